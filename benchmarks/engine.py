@@ -26,8 +26,7 @@ from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms.arm import ArmSettings
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, TWIN
 from pytest_passbench.judge.case_judge import CaseJudge
-from pytest_passbench.judge.equipment import Equipment
-from pytest_passbench.judge.sandboxes import Sandboxes
+from pytest_passbench.judge.equipment import Equipment, Sandboxes
 from pytest_passbench.judge.session import Session
 from pytest_passbench.protocol import Order
 from pytest_passbench.suite.find import discover, installed_tasks

@@ -44,7 +44,8 @@ def outcome(task: Task, triton: bool, folder: Path) -> tuple[str, str]:
         return "broken", line(f"{type(error).__name__}: {error}", 160)
     told = "; ".join(dict.fromkeys(found.matched))
     whole = "whole" if not found.left else f"{len(found.left)} left to eager"
-    whole += "; plain: " + ", ".join(found.plain.values()) if found.plain else "; fused"
+    if not triton:
+        whole += "; plain: " + ", ".join(found.plain.values()) if found.plain else "; fused"
     if wrong:
         return "red", line(
             f"{whole}: {len(wrong)} of {len(small.subgraphs)}: {wrong[0].arm.message}{wrong[0].arm.worst}", 160

@@ -27,13 +27,13 @@ from torch.fx import GraphModule
 
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.ladder import T_STRICT, tolerances
-from pytest_passbench.core.reference import Reference
+from pytest_passbench.core.reference import ReferenceOutput
 from pytest_passbench.core.task import Task
 from pytest_passbench.fusion import Unsupported, kernel
 from pytest_passbench.fusion.regions import annotate, reason, split
-from pytest_passbench.kernels.errors import CompileError
-from pytest_passbench.rewrite.inplace import thread_inplace
-from pytest_passbench.runner.float64 import in_float64
+from pytest_passbench.kernels.toolchain import CompileError
+from pytest_passbench.rewrite.effects import thread_inplace
+from pytest_passbench.runner.program import in_float64
 from pytest_passbench.suite import find
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.instantiate import example_inputs
@@ -129,7 +129,7 @@ def _accurate(
         return [f"no float64 form: {line(str(error), 60)}"]
     causes = []
     for right, wanted, mine in zip(exact, theirs, ours, strict=True):
-        errors = Reference(right, wanted).errors(mine)
+        errors = ReferenceOutput(right, wanted).errors(mine)
         causes.append("" if errors.within else f"max {errors.greatest_ratio:.1f}, mean {errors.mean_ratio:.2f}")
     return causes
 

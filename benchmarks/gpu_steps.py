@@ -83,7 +83,7 @@ def facts(context: Context) -> None:
 
     from pytest_passbench.core.settings import Settings
     from pytest_passbench.judge.arms import sandbox
-    from pytest_passbench.judge.machine import gpu, priority
+    from pytest_passbench.judge.machine import gpu, process
 
     context.row("kernel", release=platform.release(), version=platform.version(), user=os.geteuid())
     context.row("cores", count=os.cpu_count(), usable=len(os.sched_getaffinity(0)), memory=_line("MemTotal"))
@@ -100,7 +100,7 @@ def facts(context: Context) -> None:
     context.row("walls", form=str(sandbox.walls()), bwrap=shutil.which("bwrap"))
     version = int(ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint32(1)))
     context.row("landlock", version=version)
-    context.row("priority", real_time=priority.allowed())
+    context.row("priority", real_time=process.allowed())
     context.row("waiting times", told=Path("/proc/self/schedstat").exists(), children=_children_told())
     context.row("sealed memory", works=_tried(_sealed))
     context.row("compilers", gcc=shutil.which("gcc"), cxx=shutil.which("g++"), nvcc=shutil.which("nvcc"))
@@ -267,7 +267,7 @@ def costs(context: Context) -> None:
     import torch
 
     from pytest_passbench.core.device import gpu_index
-    from pytest_passbench.runner import cuda
+    from pytest_passbench.runner.cuda import block as cuda
 
     began = time.perf_counter()
     torch.cuda.set_device(gpu_index(context.device))
@@ -355,8 +355,8 @@ def _shared(context: Context) -> object:
     import torch
 
     from pytest_passbench.core.device import gpu_index
-    from pytest_passbench.runner import libcuda
-    from pytest_passbench.runner.device_memory import DeviceMemory
+    from pytest_passbench.runner.cuda import libcuda
+    from pytest_passbench.runner.cuda.device_memory import DeviceMemory
 
     size, index = 1 << 20, gpu_index(context.device)
     memory = DeviceMemory(libcuda.library(), index, size)
@@ -372,8 +372,8 @@ def _shared(context: Context) -> object:
 
 _SHARED = """
 import sys, torch
-from pytest_passbench.runner import libcuda
-from pytest_passbench.runner.device_memory import DeviceMemory
+from pytest_passbench.runner.cuda import libcuda
+from pytest_passbench.runner.cuda.device_memory import DeviceMemory
 descriptor, index, size = map(int, sys.argv[1:])
 torch.cuda.set_device(index); torch.cuda.synchronize()
 memory = DeviceMemory(libcuda.library(), index, size, descriptor)

@@ -19,10 +19,8 @@ import torch
 
 from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.judge.inputs import Inputs, default
-from pytest_passbench.judge.inputs.compiled import Native
-from pytest_passbench.judge.inputs.generator import Generator
+from pytest_passbench.judge.inputs.generator import Generator, Native, Portable
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
-from pytest_passbench.judge.inputs.portable import Portable
 from pytest_passbench.judge.native_library import NoLibrary
 from pytest_passbench.suite.taskfile import read_task
 from pytest_passbench.timing.rounds import BLOCK_SECONDS

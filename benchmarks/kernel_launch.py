@@ -41,7 +41,7 @@ def _best(call: Callable[[], object], number: int, repeat: int = 7) -> float:
     return min(timeit.repeat(call, number=number, repeat=repeat)) / number
 
 
-def _load(source: str) -> cpp.Library:
+def _load(source: str) -> cpp.CppLibrary:
     cpp.load.cache_clear()
     return cpp.load(source).build()
 
@@ -51,7 +51,7 @@ def _plan(launches: int, engine: Engine | None) -> Replayed:
     form = contiguous("float32", (16,))
     x, out = Operand("argument", 0, 0, form), Operand("buffer", 0, 0, form)
     steps = Allocate(form), *[Launch(0, (x, x, out, 16, 1e-5))] * launches
-    library = ctypes.CDLL(str(cpp.Library(EMPTY, cpp.BASE_FLAGS).build().path))
+    library = ctypes.CDLL(str(cpp.CppLibrary(EMPTY, cpp.BASE_FLAGS).build().path))
     kernel = cpp_function(library, "run", ["pointer", "pointer", "pointer", "int64", "float64"])
     plan = LaunchPlan((Argument(form),), (), (None,), steps, (out,))  # type: ignore[arg-type]
     return replay(plan, [kernel], "cpu", False, [], engine=engine)
@@ -66,11 +66,7 @@ def _block(replayed: Replayed, engine: Engine) -> float:
     mapped, tables = MappedPages(os.dup(pages.fd), pages.layout), OutputTables(calls, 1)
     block.place(mapped.address, tables)
 
-    def once() -> None:
-        block.forget()
-        block.run(calls)
-
-    return _best(once, 100, 30) / calls
+    return _best(partial(block.run, calls), 100, 30) / calls
 
 
 def _plans() -> None:

@@ -11,31 +11,25 @@ outputs are compared for equal bits.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
-import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from tabulate import tabulate
 
 from pytest_passbench.core.paths import ENGINE
+from pytest_passbench.deploy.passes import recorded, recorded_libraries, replayed
 from pytest_passbench.judge.native_library import compiled
-from pytest_passbench.kernels import cpp, signatures
-from pytest_passbench.plans.launch import CppKernel, Request
-from pytest_passbench.reader import launches
+from pytest_passbench.plans.launch import Request
 from pytest_passbench.reader.importing import load_passes
 from pytest_passbench.reader.local import LocalKernels, as_passes
-from pytest_passbench.reader.main import record
 from pytest_passbench.rewrite.pipelines import build
 from pytest_passbench.runner.engine import Engine
-from pytest_passbench.runner.replay import cpp_function, replay
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.instantiate import example_inputs
 from pytest_passbench.suite.taskfile import read_task
@@ -53,20 +47,13 @@ class PlannedKernels:
         self._wrappers, self._engine = wrappers, engine
 
     def kernel(self, request: Request) -> Any:
-        plan = record(request, self._wrappers[request.name], "kernels", random.Random(0))
-        kernels = [_function(kernel) for kernel in plan.kernels if isinstance(kernel, CppKernel)]
-        return replay(plan, kernels, "cpu", request.sequence, [], engine=self._engine).call
-
-
-def _function(kernel: CppKernel) -> Any:
-    library = cpp.load(kernel.source, flags=kernel.flags[:0], openmp=kernel.openmp)
-    parameters = signatures.parse(kernel.source)[kernel.function].parameters
-    return cpp_function(ctypes.CDLL(str(library.path)), kernel.function, parameters)
+        plan, kernels = recorded(request, self._wrappers[request.name])
+        return replayed(request, plan, kernels, self._engine)
 
 
 def _loaded(stand_in: bool) -> list[Any]:
     names = json.loads((FUSED / "sorted_output_pass_rule_names.json").read_text())
-    with patch.object(cpp, "load", launches.load_library) if stand_in else nullcontext():
+    with recorded_libraries() if stand_in else nullcontext():
         return load_passes(FUSED, names)
 
 

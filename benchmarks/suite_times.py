@@ -22,11 +22,10 @@ from engine import Case, Store, Twins, cases, machine, write
 
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
-from pytest_passbench.forge import headroom
-from pytest_passbench.forge.eager_time import suits
-from pytest_passbench.forge.probe import Probe
+from pytest_passbench.forge.probe import Probe, suits
 from pytest_passbench.suite.find import discover, installed_tasks
 from pytest_passbench.suite.taskfile import write_task
+from shared import headroom
 
 FIELD = "eager_us"
 
@@ -95,7 +94,7 @@ def timed(task: Task, times: dict[str, float]) -> Task:
     return dataclasses.replace(task, subgraphs=tuple(made))
 
 
-def bounded(task: Task, rates: headroom.Machine) -> Task:
+def bounded(task: Task, rates: headroom.PeakRates) -> Task:
     """Return the task with its head-room in the header."""
     ratios = [
         headroom.headroom(float(s.meta[FIELD]), headroom.work(Probe(task, s)), rates)

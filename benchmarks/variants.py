@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from pytest_passbench.judge.reading.reader import Refusal
+from pytest_passbench.core.rejected import Rejected
 from shared import wrapper_variants as variants
 
 
@@ -65,7 +65,7 @@ def controls(folder: Path) -> list[str]:
 def _became(answer: dict[str, object]) -> str:
     try:
         variants.accepted(answer)
-    except Refusal as refusal:
+    except Rejected as refusal:
         rule = refusal.message.partition(":")[0] if refusal.rule == "refused" else ""
         return f"{refusal.rule} {rule}".strip()
     return "recorded without it: wrong"

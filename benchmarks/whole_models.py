@@ -15,8 +15,7 @@ from torch import fx
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.forge.capture import Captured, capture
-from pytest_passbench.forge.clean import clean
-from pytest_passbench.forge.lift import lift
+from pytest_passbench.forge.clean import clean, lift
 from pytest_passbench.forge.models import Variant
 from pytest_passbench.forge.sources.transformers import make_inputs
 from pytest_passbench.suite.printing import to_source

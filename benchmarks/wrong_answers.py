@@ -29,13 +29,13 @@ from pytest_passbench.core.criterion import levels
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.ladder import BITWISE, NEVER, first_correct, right_at
 from pytest_passbench.core.record import RAN
-from pytest_passbench.core.reference import Reference, references
+from pytest_passbench.core.reference import ReferenceOutput, references
 from pytest_passbench.judge.inputs import Inputs
-from pytest_passbench.judge.verify.accuracy import Accuracy
 from pytest_passbench.judge.verify.compare import compare
 from pytest_passbench.judge.verify.outputs import Output, OutputForm
+from pytest_passbench.judge.verify.standing import Accuracy
 from pytest_passbench.protocol import KIND_OTHER_TYPE, KIND_TENSOR
-from pytest_passbench.runner.float64 import in_float64
+from pytest_passbench.runner.program import in_float64
 from pytest_passbench.suite.build import build_graph
 
 KEY = b"the inputs of the wrong answers!"
@@ -110,7 +110,7 @@ def _exact(source: str, name: str, inputs: Sequence[torch.Tensor]) -> list[Outpu
     return [_output(value) for value in Changed(module, {}).answer(inputs)]
 
 
-def _verdict(expected: list[Output], outputs: list[Output], found: list[Reference] | None) -> Row:
+def _verdict(expected: list[Output], outputs: list[Output], found: list[ReferenceOutput] | None) -> Row:
     verdict = compare(expected, outputs, -5, [""] * len(expected))
     first, accuracy = first_correct(verdict.correct_from), Accuracy()
     accurate = None

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pytest_passbench.core.exits import HARNESS_FAILED
 
 if TYPE_CHECKING:
     from pytest_passbench.api import Evaluator, Outcome, Reward, evaluate
+    from pytest_passbench.deploy import backend, inductor_pass
 
-_LAZY = ("Evaluator", "Outcome", "Reward", "evaluate")
+_LAZY = {
+    **dict.fromkeys(("Evaluator", "Outcome", "Reward", "evaluate"), "pytest_passbench.api"),
+    **dict.fromkeys(("backend", "inductor_pass"), "pytest_passbench.deploy"),
+}
 
-__all__ = ["HARNESS_FAILED", "Evaluator", "Outcome", "Reward", "evaluate"]
+__all__ = ["HARNESS_FAILED", "Evaluator", "Outcome", "Reward", "backend", "evaluate", "inductor_pass"]
 
 
 def __getattr__(name: str) -> Any:
     # pytest imports this package at every start, with or without --passbench: nothing else may come along.
     if name in _LAZY:
-        from pytest_passbench import api
-
-        return getattr(api, name)
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

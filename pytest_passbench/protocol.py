@@ -15,6 +15,8 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_passbench.core.typed import Data
+
 READ = "read"  # stands in place of a pipeline for a sandbox of readers
 MAX_DESCRIPTORS = 32  # beside one message
 MAX_MESSAGE_BYTES = 1 << 22  # of a control message; a longer one is refused
@@ -56,7 +58,7 @@ class ProtocolError(Exception):
 
 
 @dataclass(frozen=True)
-class Layout:
+class Layout(Data):
     """The places of the inputs of each call in the shared pages.
 
     There are ``slots`` slots, one per call, ``stride`` bytes apart. Input ``i`` begins ``offsets[i]`` bytes into its
@@ -74,25 +76,9 @@ class Layout:
         """The bytes of all slots together."""
         return self.slots * self.stride
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON-ready builtins."""
-        return {
-            "slots": self.slots,
-            "stride": self.stride,
-            "offsets": list(self.offsets),
-            "shapes": [list(shape) for shape in self.shapes],
-            "dtypes": list(self.dtypes),
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Layout:
-        """Return the layout that :meth:`to_json` wrote."""
-        shapes = tuple(tuple(shape) for shape in data["shapes"])
-        return cls(data["slots"], data["stride"], tuple(data["offsets"]), shapes, tuple(data["dtypes"]))
-
 
 @dataclass(frozen=True)
-class Order:
+class Order(Data):
     """The judge's order to build a program: the arm, its pipeline and its graph. All fields are JSON-ready."""
 
     arm: str  # "candidate", "eager", or a baseline's name
@@ -101,11 +87,6 @@ class Order:
     device: str
     pipeline: str = "dynamo"
     passes: tuple[dict[str, Any], ...] = ()  # as data (``rewrite.passes.Pass``)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Order:
-        """Return the order that the judge sent as JSON."""
-        return cls(**{**data, "passes": tuple(data["passes"])})
 
 
 def send(channel: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:

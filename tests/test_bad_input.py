@@ -19,7 +19,7 @@ import pytest
 from pytest_passbench import evaluate
 from pytest_passbench.core import record, run
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.run import schema
+from pytest_passbench.run import results_check
 from shared import bad_inputs, good_inputs, limited_commands
 
 FUZZ = Path(__file__).resolve().parents[1] / "benchmarks" / "fuzz.py"
@@ -77,7 +77,7 @@ def test_inputs_larger_than_the_machine_are_refused_before_they_are_made(tmp_pat
     ],
 )
 def test_the_published_schema_has_every_field(name, kind):
-    published = json.loads(schema.SCHEMA_FILE.read_text())
+    published = json.loads(results_check.SCHEMA_FILE.read_text())
     derived = {"accurate"} if name == "arm" else set()  # written for readers; it follows from the ratios
     assert set(published["$defs"][name]["properties"]) == {field.name for field in fields(kind)} | derived
     assert published["properties"]["schema"]["const"] == run.SCHEMA

@@ -96,6 +96,14 @@ def test_readme_evaluates_from_python(shell):
 
 
 @pytest.mark.slow
+def test_the_page_on_using_passes_runs_as_it_stands(shell):
+    program = "".join(block.text for block in blocks(ROOT / "docs/using.md") if block.kind == "python")
+    result = shell(f"python - <<'END_OF_CODE'\n{program}END_OF_CODE")
+    assert result.returncode == 0, result.stdout
+    assert re.search(r"kernels replace [1-9]\d* of \d+ operators", result.stdout)
+
+
+@pytest.mark.slow
 def test_the_tutorial_prints_what_it_shows(shell):
     """Its files are written and its commands run in one shell, one after the other, as a reader does."""
     script, shown = "", []

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
+from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.judge.builder.build import BuiltLibrary
 from pytest_passbench.judge.reading.planning import Planner, check
-from pytest_passbench.judge.reading.reader import Refusal
 from pytest_passbench.kernels import signatures
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Allocate, Argument, LaunchPlan, Operand, Request, contiguous
@@ -241,13 +241,13 @@ def tried(data: Any) -> str:
     """
     try:
         plan = parse.plan(data, request().tensors)
-    except parse.PlanRefused:
+    except Rejected:
         return "refused"
     assert outside(plan) == []
     assert parse.plan(plan.to_data(), request().tensors) == plan or "nan" in repr(plan)
     try:
         check(request(), plan, "kernels")
-    except Refusal:
+    except Rejected:
         return "refused"
     one = replay(plan, [_Stub()] * len(plan.kernels), "cpu", False, [])
     if sum(step.form.nbytes for step in plan.steps if isinstance(step, Allocate)) > MOST_BYTES:

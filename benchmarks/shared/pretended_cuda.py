@@ -102,7 +102,7 @@ torch.cuda.stream = torch.cuda.graph = lambda entered: entered
 #: Puts a library in libcuda's place. It comes along in the text, since sandboxes see no file of it.
 LIBRARY = """
 import base64, ctypes, functools
-from pytest_passbench.runner import libcuda
+from pytest_passbench.runner.cuda import libcuda
 
 @functools.cache
 def library(data=base64.b64decode({data!r})):

@@ -23,8 +23,8 @@ from typing import Any
 
 import torch
 
+from pytest_passbench.core.rejected import Rejected, plan_refused
 from pytest_passbench.judge.reading.planning import check
-from pytest_passbench.judge.reading.reader import Refusal
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Argument, LaunchPlan, Request, contiguous
 from pytest_passbench.runner.replay import replay
@@ -434,26 +434,22 @@ def _answer(folder: Path) -> dict[str, Any]:
     from pytest_passbench.reader import launches
     from pytest_passbench.reader.importing import load_passes
     from pytest_passbench.reader.main import record
-    from pytest_passbench.reader.recording import Refused
 
     warnings.simplefilter("ignore")
     launches.install(folder)
     (loaded,) = load_passes(folder, ["variant"])
     try:
         return {"plan": record(request(), loaded.wrapper, "kernels", random.Random(0)).to_data()}
-    except Refused as refused:
+    except Rejected as refused:
         return {"refused": f"{refused.rule}: {refused.message}"}
 
 
 def accepted(answer: dict[str, Any]) -> LaunchPlan:
-    """Return the plan in a reader's answer as the judge takes it. Raises Refusal with why it does not."""
+    """Return the plan in a reader's answer as the judge takes it. Raises Rejected with why it does not."""
     if "plan" not in answer:
         ((kind, said),) = answer.items()
-        raise Refusal(kind, said)
-    try:
-        plan = parse.plan(answer["plan"], request().tensors)
-    except parse.PlanRefused as error:
-        raise Refusal("plan", str(error)) from error
+        raise plan_refused(kind, said)
+    plan = parse.plan(answer["plan"], request().tensors)
     check(request(), plan, "kernels")
     return plan
 
@@ -474,7 +470,7 @@ def through(answer: dict[str, Any], reference: str) -> bool:
     """Tell whether a variant's answer would be right without a kernel of its own."""
     try:
         return right(accepted(answer), reference, lambda *_arguments: None)
-    except Refusal:
+    except Rejected:
         return False
 
 
@@ -487,5 +483,5 @@ def launches_right(answer: dict[str, Any]) -> bool:
 
     try:
         return right(accepted(answer), "add", add)
-    except Refusal:
+    except Rejected:
         return False

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
-from pytest_passbench.api.work import Call, Engine, Judged, Machine, Report, subgraphs
-from pytest_passbench.candidate import archive
+from pytest_passbench.api.backend import EvaluatorCall, JudgeWorker, MachineReport, Report, SubgraphReport, subgraphs
+from pytest_passbench.candidate import files
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.errors import UserError
@@ -28,7 +28,7 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.judge.scratch import Scratch
-from pytest_passbench.run.hashes import of_harness
+from pytest_passbench.run.ledger import of_harness
 
 MAX_LOSSES = 3  # of judges that had a task, before the task is taken for the reason; and of judges at their start
 LOOK_SECONDS = 5.0  # between two looks for machines that have joined
@@ -52,7 +52,7 @@ class Remote:
 
     def __init__(self, settings: Settings, thorough: bool, index: int) -> None:
         self._arguments = settings, thorough, index
-        self._engine: Engine | None = None
+        self._engine: JudgeWorker | None = None
         self._call, self._candidates, self._homes = b"", list[Candidate](), dict[str, str]()
         self._scratch: Scratch | None = None
 
@@ -61,7 +61,7 @@ class Remote:
         if of_harness() != harness:
             return UserError("has another version of pytest-passbench", where=_host(), remedy="install the same one")
         try:
-            self._engine = Engine(*self._arguments)
+            self._engine = JudgeWorker(*self._arguments)
         except UserError as error:
             return error
         return None
@@ -96,12 +96,12 @@ class Remote:
 
     def _at_home(self, report: Report) -> Report:
         """Return a report in which paths of the candidate are those of the caller's machine."""
-        if not isinstance(report, Judged):
+        if not isinstance(report, SubgraphReport):
             return report
         text = json.dumps(report.record.to_json())
         for here, home in self._homes.items():
             text = text.replace(json.dumps(here)[1:-1], json.dumps(home)[1:-1])
-        return Judged(Record.from_json(json.loads(text)))
+        return SubgraphReport(Record.from_data(json.loads(text)))
 
 
 def _host() -> str:
@@ -109,7 +109,7 @@ def _host() -> str:
 
 
 @dataclass
-class _Judge:
+class _JudgeActor:
     """An actor on a node, and its present work. ``host`` is the node's name for people."""
 
     actor: Any
@@ -122,13 +122,13 @@ class _Judge:
 
 
 @dataclass
-class _Work:
+class _CallProgress:
     """A call in progress: the tasks that no judge has yet, how often each was lost, and the lost starts.
 
     Starts are counted by node and by the judge's index there.
     """
 
-    call: Call
+    call: EvaluatorCall
     waiting: deque[Task]
     packed: Any
     losses: Counter[str] = field(default_factory=Counter)
@@ -142,7 +142,7 @@ class _Work:
             raise UserError(f"{MAX_LOSSES} judges were lost with this task: {how}", where=task.path, remedy=remedy)
         self.waiting.appendleft(task)
 
-    def not_started(self, judge: _Judge, how: str) -> None:
+    def not_started(self, judge: _JudgeActor, how: str) -> None:
         """Note that a judge was lost at its start. Raises UserError if too many were in its place.
 
         Others would follow without end, for example on a machine without this package.
@@ -173,16 +173,16 @@ class Cluster:
             except (OSError, ValueError, RuntimeError) as error:
                 remedy = "start it with `ray start --head`, or leave the address out"
                 raise UserError(f"no Ray cluster answers: {error}", where=f"ray, {address}", remedy=remedy) from None
-        self._judges: list[_Judge] = []
+        self._judges: list[_JudgeActor] = []
         self._looked = 0.0
         self._grow()
 
-    def judge(self, call: Call) -> Generator[Report]:
-        """Yield the reports of a call, task by task as they are judged; at last a Machine for each judge."""
-        machines: dict[str, Machine] = {}
+    def judge(self, call: EvaluatorCall) -> Generator[Report]:
+        """Yield the reports of a call, task by task as they are judged; at last a MachineReport for each judge."""
+        machines: dict[str, MachineReport] = {}
         try:
             for report in self._reports(call):
-                if isinstance(report, Machine):
+                if isinstance(report, MachineReport):
                     machines[report.worker] = report
                 else:
                     yield report
@@ -191,9 +191,9 @@ class Cluster:
             raise
         yield from machines.values()
 
-    def _reports(self, call: Call) -> Generator[Report]:
+    def _reports(self, call: EvaluatorCall) -> Generator[Report]:
         tasks = sorted(call.tasks, key=lambda task: -len(task.subgraphs))  # no long one is left for the end
-        work = _Work(call, deque(tasks), self._ray.put(_pack(call)))
+        work = _CallProgress(call, deque(tasks), self._ray.put(_pack(call)))
         since = time.monotonic()
         while work.waiting or any(judge.job is not None for judge in self._judges):
             self._grow()
@@ -210,7 +210,7 @@ class Cluster:
             for future in done:
                 yield from self._finished(future, work)
 
-    def _hand_out(self, work: _Work) -> None:
+    def _hand_out(self, work: _CallProgress) -> None:
         for judge in self._judges:
             if judge.ready is None and judge.job is None and work.waiting:
                 judge.task = work.waiting.popleft()
@@ -218,7 +218,7 @@ class Cluster:
                 share = -(-subgraphs(call) // len(self._judges))  # of a time budget
                 judge.job = judge.actor.judge.remote(call.seed, share, work.packed, judge.task)
 
-    def _finished(self, future: Any, work: _Work) -> list[Report]:
+    def _finished(self, future: Any, work: _CallProgress) -> list[Report]:
         """Return the reports of a task that is done. A judge that is gone gives its task back."""
         judge = next(judge for judge in self._judges if future in (judge.ready, judge.job))
         try:
@@ -261,7 +261,7 @@ class Cluster:
                 options = {**needs, "scheduling_strategy": strategy(node_id=name, soft=False), "max_restarts": 0}
                 actor = remote.options(**options).remote(self._settings, self._thorough, index)
                 ready = actor.start.remote(of_harness())
-                self._judges.append(_Judge(actor, name, node["NodeManagerHostname"], index, ready))
+                self._judges.append(_JudgeActor(actor, name, node["NodeManagerHostname"], index, ready))
 
     def _stop(self) -> None:
         """End all judges at once. Their sandboxes end with them."""
@@ -284,15 +284,15 @@ def _reach(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=REACH_SECONDS).close()
 
 
-def _awaited(judge: _Judge) -> bool:
+def _awaited(judge: _JudgeActor) -> bool:
     return judge.job is not None or judge.ready is not None
 
 
-def _pack(call: Call) -> list[Packed]:
+def _pack(call: EvaluatorCall) -> list[Packed]:
     packed = []
     for candidate in call.candidates:
         file = BytesIO()
-        digest = archive.pack(candidate.path, file)
+        digest = files.pack(candidate.path, file)
         packed.append(Packed(candidate.name, str(candidate.path), file.getvalue(), digest))
     return packed
 

@@ -11,12 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from pytest_passbench.api.answers import Answer, Entry, entries
-from pytest_passbench.api.arguments import Paths, TaskShelf, load, of_tasks, paths
+from pytest_passbench.api.arguments import Answer, Entry, Paths, TaskShelf, entries, load, of_tasks, paths
 from pytest_passbench.api.arguments import settings as settings_of
+from pytest_passbench.api.backend import Backend, EvaluatorCall, take
 from pytest_passbench.api.local import Local
 from pytest_passbench.api.outcome import Outcome
-from pytest_passbench.api.work import Backend, Call, take
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
@@ -80,7 +79,8 @@ class Evaluator:
     ("lite", "full", "train", "all"), or several of these. With ``thorough``, subgraphs whose verdict noise kept open
     are measured again, as in a pytest run: narrower intervals, longer calls. ``settings`` are the fields of
     :class:`~pytest_passbench.core.settings.Settings`; ``budget`` is that of each call. ``backend`` is "local", "ray",
-    or an object that judges calls (:class:`pytest_passbench.api.work.Backend`); ``address`` is that of a Ray cluster.
+    or an object that judges calls (:class:`pytest_passbench.api.backend.Backend`). ``address`` is that of a Ray
+    cluster.
 
     Raises UserError for a setting that is wrong, or a machine that can't judge.
     """
@@ -147,7 +147,7 @@ class Evaluator:
 
     def _judged(self, opened: Sequence[Entry], tasks: Sequence[Task], on_record: OnRecord | None) -> list[Outcome]:
         candidates = [entry.candidate for entry in opened if entry.candidate is not None]
-        call = Call(run_seed(None), tasks, candidates)
+        call = EvaluatorCall(run_seed(None), tasks, candidates)
         run_settings = replace(of_tasks(self.settings, tasks), candidates=tuple(item.path for item in candidates))
         ledger = Ledger(run_settings, candidates, call.seed, tasks=[task.id for task in tasks])
         if candidates:

@@ -13,8 +13,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
+from pytest_passbench.api.backend import EvaluatorCall, Report, SubgraphReport
 from pytest_passbench.api.serving import DONE
-from pytest_passbench.api.work import Call, Judged, Report
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.paths import IMPORTED_FROM
 from pytest_passbench.core.settings import Settings
@@ -49,7 +49,7 @@ class Local:
             parent_end.send(self._arguments)
         return process, parent_end
 
-    def judge(self, call: Call) -> Generator[Report]:
+    def judge(self, call: EvaluatorCall) -> Generator[Report]:
         """Yield the reports of a call. A process that is lost is replaced once, and judges the rest."""
         left, lost = call, False
         while True:
@@ -57,7 +57,7 @@ class Local:
                 with contextlib.closing(self._reports(left)) as reports:
                     for report in reports:
                         yield report
-                        if isinstance(report, Judged):
+                        if isinstance(report, SubgraphReport):
                             left = _from(call, report.record.task)
                 return
             except (EOFError, OSError) as error:
@@ -67,7 +67,7 @@ class Local:
                     raise UserError(f"the judge's process was lost twice: {ending}", remedy=remedy) from error
                 lost = True
 
-    def _reports(self, call: Call) -> Generator[Report]:
+    def _reports(self, call: EvaluatorCall) -> Generator[Report]:
         """Yield what the process says of a call. Raises EOFError or OSError if it is lost."""
         if self._channel is None:
             self._start()
@@ -114,7 +114,7 @@ def _ending(code: int) -> str:
     return f"it ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with {code}"
 
 
-def _from(call: Call, task: str) -> Call:
+def _from(call: EvaluatorCall, task: str) -> EvaluatorCall:
     """Return the rest of a call, from a task on."""
     ids = [item.id for item in call.tasks]
     return replace(call, tasks=call.tasks[ids.index(task) :])

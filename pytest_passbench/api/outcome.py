@@ -11,8 +11,8 @@ from pytest_passbench.core.criterion import CRITERIA, Criterion
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import ScoreSettings
+from pytest_passbench.score.as_interval import score, terms
 from pytest_passbench.score.board import metric, tasks_of
-from pytest_passbench.score.intervals import score, terms
 from pytest_passbench.score.subgraph import TOP, Judged
 
 INTEGRITY_REWARD = 0.0

@@ -12,7 +12,7 @@ import sys
 import threading
 from multiprocessing.connection import Connection
 
-from pytest_passbench.api.work import Call, Engine, subgraphs
+from pytest_passbench.api.backend import EvaluatorCall, JudgeWorker, subgraphs
 from pytest_passbench.core.errors import UserError
 
 DONE = None
@@ -28,7 +28,7 @@ def main() -> None:
     _end_with(int(sys.argv[2]))
     settings, thorough = channel.recv()
     try:
-        engine = Engine(settings, thorough)
+        engine = JudgeWorker(settings, thorough)
     except UserError as error:
         channel.send(error)
         return
@@ -42,7 +42,7 @@ def main() -> None:
         engine.close()
 
 
-def _serve(channel: Connection, engine: Engine, call: Call) -> None:
+def _serve(channel: Connection, engine: JudgeWorker, call: EvaluatorCall) -> None:
     try:
         engine.begin(call.seed, subgraphs(call))
         for report in engine.judge(call.tasks, call.candidates):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from pytest_passbench.kernels.lexer import Text, Token
+from pytest_passbench.kernels.signatures import SourceText, Token
 
 Refusal = tuple[int, str, str]  # line or position, rule, and the refused text in words
 MAX_FINDINGS = 20
@@ -95,7 +95,7 @@ def screen(source: str) -> Iterator[Refusal]:
 def _screen(source: str) -> Iterator[Refusal]:
     """Yield all findings, with lines."""
     try:
-        text = Text(source)
+        text = SourceText(source)
     except ValueError as error:
         yield 1, "native", str(error)
         return
@@ -107,7 +107,7 @@ def _screen(source: str) -> Iterator[Refusal]:
         yield text.line(at), rule, what
 
 
-def _findings(tokens: list[Token], text: Text) -> Iterator[Refusal]:
+def _findings(tokens: list[Token], text: SourceText) -> Iterator[Refusal]:
     """Yield the findings in the tokens, with positions in place of lines."""
     fresh = True  # at the start of a line
     define = False
@@ -171,7 +171,7 @@ def _operator(tokens: list[Token], index: int) -> Iterator[Refusal]:
         yield tokens[index].at, "native", f"_Pragma {''.join(following)[:60]}"
 
 
-def _directive(tokens: list[Token], index: int, text: Text) -> Iterator[Refusal]:
+def _directive(tokens: list[Token], index: int, text: SourceText) -> Iterator[Refusal]:
     """Yield a finding for a preprocessor line, from the token after its "#"."""
     name = tokens[index] if index < len(tokens) else Token("newline", "", 0)
     if name.kind == "newline":

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from pytest_passbench.candidate import archive
-from pytest_passbench.candidate.files import check_files, check_links, files, folders
+from pytest_passbench.candidate.files import check_files, check_links, content_hash, files, folders
 from pytest_passbench.candidate.syntax import Fault, read_fault
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
@@ -97,7 +96,7 @@ class Candidate:
     @cached_property
     def content_hash(self) -> str:
         """The SHA-256 (hexadecimal) of the relative names and contents of all files except caches."""
-        return archive.content_hash(self.path)
+        return content_hash(self.path)
 
     @property
     def directories(self) -> tuple[PassDir, ...]:

@@ -14,7 +14,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated, printable
 
 if TYPE_CHECKING:
-    from pytest_passbench.report.board.conditions import Source
+    from pytest_passbench.report.board.conditions import RunFile
     from pytest_passbench.report.board.standings import Board
 
 FORMATS = (".html", ".md", ".csv", ".tex")
@@ -60,9 +60,9 @@ def run(args: argparse.Namespace) -> int:
     for path in files:
         _write(boards, path)
     if args.plots is not None:
-        from pytest_passbench.report.board import charts
+        from pytest_passbench.report.board import page
 
-        files += charts.write(boards, args.plots)
+        files += page.write(boards, args.plots)
     for path in files:
         print(printable(str(path)), file=sys.stderr if TERMINAL in outputs else sys.stdout)
     if TERMINAL in outputs:
@@ -77,12 +77,12 @@ def _checked(out: str) -> str:
     return out
 
 
-def _sources(files: Sequence[Path]) -> list[Source]:
+def _sources(files: Sequence[Path]) -> list[RunFile]:
     """Return the runs in the files, each once. Raises UserError for a file that was changed."""
-    from pytest_passbench.report.board.conditions import Source
+    from pytest_passbench.report.board.conditions import RunFile
     from pytest_passbench.run import results_file
 
-    sources: dict[str, Source] = {}
+    sources: dict[str, RunFile] = {}
     for file in files:
         path = results_file.located(file)
         read = results_file.read(path)
@@ -90,7 +90,7 @@ def _sources(files: Sequence[Path]) -> list[Source]:
         if read.digest in sources:
             same = f"{path} is the same run as {sources[read.digest].path}: counted once"
             print(f"passbench: {printable(same)}", file=sys.stderr)
-        sources.setdefault(read.digest, Source(path, read))
+        sources.setdefault(read.digest, RunFile(path, read))
     return list(sources.values())
 
 

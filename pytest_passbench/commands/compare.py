@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises UserError after that if ``--max-regression`` is given and a candidate has nothing to hold against it.
     """
-    from pytest_passbench.report import changes, left_out, markdown, terminal
+    from pytest_passbench.report import changes, markdown, run_text, terminal
     from pytest_passbench.run import results_file, stored
 
     paths = [results_file.located(path) for path in (args.before, args.after)]
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     for path, loaded in zip(paths, (before, after), strict=True):
         warn_if_changed(loaded, path)
     both = stored.compared(paths[0], before, after)
-    notes = changes.notes(both) + left_out.sentences(both)
+    notes = changes.notes(both) + run_text.left_out_sentences(both)
     sentences = [changes.sentence(both, name) for name in both.names] + notes
     tables = [changes.table(both, name) for name in both.names]
     bad = [] if args.max_regression is None else list(worse(both, args.max_regression))

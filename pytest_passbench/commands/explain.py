@@ -15,7 +15,7 @@ from pytest_passbench.core.settings import SUITES
 
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Task
-    from pytest_passbench.judge.reading.survey import Survey
+    from pytest_passbench.judge.survey import Survey
 
 HELP = """Read a candidate in a sandbox, screen and compile its kernels, and show what the judge would refuse. For
 each TASK, also show its graphs with the lines that passes match, the launch plan of each match, and, of the passes
@@ -47,7 +47,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(args: argparse.Namespace) -> int:
     """Print what is asked for, and return the exit code."""
     if args.all or args.missed:
-        from pytest_passbench.commands.matching import print_tasks
+        from pytest_passbench.commands.explanation import print_tasks
 
         return 0 if print_tasks(args.directory, args.tasks, args.suite, args.missed) else 1
     if args.suite:
@@ -79,7 +79,7 @@ def only(task: Task, subgraph: str) -> Task:
 def _explain(directory: Path, tasks: Sequence[Task], policy: Any, as_json: bool) -> int:
     from pytest_passbench.commands.explanation import render
     from pytest_passbench.core.escape import LINES, printable
-    from pytest_passbench.judge.reading.survey import survey
+    from pytest_passbench.judge.survey import survey
 
     surveys: list[tuple[Task | None, Survey]] = []
     subjects: Sequence[Task | None] = tasks or [None]

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import os
 import re
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +20,8 @@ from pytest_passbench.core.plurals import counted
 
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Task
-    from pytest_passbench.forge.models import Case, Variant
-    from pytest_passbench.forge.single import ModelTasks
+    from pytest_passbench.forge.model_tasks import ModelTasks
+    from pytest_passbench.forge.models import ModelCase, Variant
 
 STEPS = ("capture", "windows", "select", "curate", "write")
 EXTRA = ("describe",)
@@ -74,13 +78,11 @@ def run(args: argparse.Namespace) -> int:
     """Make the tasks and print their paths, or do what another option asks."""
     import torch
 
-    from pytest_passbench.forge.quiet import quiet
-
     for option in ("input", "size"):
         if getattr(args, option) and not args.model:
             raise UserError("goes with --model only", where=f"--{option}", remedy="add --model=FILE.py:ClassName")
     torch.set_num_threads(1)
-    with quiet():
+    with _without_logs():
         if args.list:
             return list_cases()
         if args.verify:
@@ -92,9 +94,26 @@ def run(args: argparse.Namespace) -> int:
         return make_suite(args)
 
 
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """Let no library log or warn meanwhile: Dynamo and TorchInductor report graph breaks and much else.
+
+    Logs stay if ``TORCH_LOGS`` is set, since the user then asks for them.
+    """
+    before = logging.root.manager.disable
+    if not os.environ.get("TORCH_LOGS"):
+        logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
 def would_do(args: argparse.Namespace) -> UserError:
     """Return the message for a command line that would begin the whole suite without asking for it."""
-    from pytest_passbench.forge.catalogue import all_cases
+    from pytest_passbench.forge.sources import all_cases
 
     cases = all_cases()
     hours = len(cases) * args.timeout / args.processes / 3600
@@ -107,7 +126,7 @@ def would_do(args: argparse.Namespace) -> UserError:
 
 def list_cases() -> int:
     """Print a line per architecture that can be captured here."""
-    from pytest_passbench.forge.catalogue import all_cases
+    from pytest_passbench.forge.sources import all_cases
 
     for case in all_cases():
         print(f"{case.name}  {case.modality}  {' '.join(v.label for v in case.variants)}")
@@ -121,12 +140,12 @@ def spare(count: int) -> int:
 
 def verify(args: argparse.Namespace) -> int:
     """Print a line per architecture. Return 1 if a committed subgraph was not made again, else 0."""
-    from pytest_passbench.forge import recapture
-    from pytest_passbench.forge.catalogue import pick
+    from pytest_passbench.forge import suite_check
+    from pytest_passbench.forge.sources import pick
     from pytest_passbench.suite.find import discover
 
     tasks = [ref.load() for ref in discover(args.out)]
-    results = [recapture.verify(case, tasks) for case in pick(args.verify)]
+    results = [suite_check.verify(case, tasks) for case in pick(args.verify)]
     for result in results:
         total = result.same + len(result.missing)
         print(f"{result.case}: {result.same} of {total} subgraphs have the same hash")
@@ -136,19 +155,19 @@ def verify(args: argparse.Namespace) -> int:
 
 def make_from_model(args: argparse.Namespace) -> int:
     """Make tasks from one model of the user's or of a hub."""
-    from pytest_passbench.core.progress import Progress
-    from pytest_passbench.forge import hub, own, single
+    from pytest_passbench.core.progress import ProgressLines
+    from pytest_passbench.forge import model_tasks, user_model
 
     if kind_of(args.out) not in (None, "folder"):
         raise UserError(f"{args.out} is no folder", where="--out", remedy="name a folder, which may be new")
     if args.model:
-        case = own.case_of_file(args.model, args.input, [_size(text) for text in args.size])
+        case = user_model.case_of_file(args.model, args.input, [_size(text) for text in args.size])
     else:
-        case = hub.case_of_hub(args.hub)
-    remedy = None if args.hub else own.TYPED if args.input else own.DEFINED
-    progress = Progress("forge")
+        case = user_model.case_of_hub(args.hub)
+    remedy = None if args.hub else user_model.TYPED if args.input else user_model.DEFINED
+    progress = ProgressLines("forge")
     try:
-        result = single.make(case, args.tasks or 3, progress, remedy)
+        result = model_tasks.make(case, args.tasks or 3, progress, remedy)
     finally:
         progress.clear()
     if not result.tasks:
@@ -198,8 +217,8 @@ def _remedy(result: ModelTasks) -> str:
 
 def make_suite(args: argparse.Namespace) -> int:
     """Do the wanted steps of making a suite."""
-    from pytest_passbench.forge import plan_data, steps
-    from pytest_passbench.forge.final import split
+    from pytest_passbench.forge import steps, suite_split
+    from pytest_passbench.forge.suite_split import split
 
     recipe = steps.Recipe(args.work, args.processes, args.timeout)
     todo = _steps(args.steps)
@@ -211,7 +230,7 @@ def make_suite(args: argparse.Namespace) -> int:
         return describe_suite(args)
     if not {"select", "curate", "write"} & set(todo):
         return 0
-    sequences = steps.select_step(recipe, spare(args.tasks or 200), args.train, plan_data.LITE)
+    sequences = steps.select_step(recipe, spare(args.tasks or 200), args.train, suite_split.LITE)
     if "curate" in todo:
         steps.curate_step(recipe, sequences)
         steps.curate_step(recipe, steps.cover_step(recipe))
@@ -223,18 +242,18 @@ def make_suite(args: argparse.Namespace) -> int:
 
 def describe_suite(args: argparse.Namespace) -> int:
     """Print the counts of the suite at ``--out``, and write its pictures into ``--docs``."""
-    from pytest_passbench.forge import describe, longtail, suite_check
+    from pytest_passbench.forge import describe, suite_check
     from pytest_passbench.suite import summary
     from pytest_passbench.suite.find import discover, select
 
     refs = discover(args.out)
     tasks = [ref.load() for ref in select(refs, "full")]
-    rows = longtail.load(args.docs / longtail.FILE.name)
+    rows = describe.load_longtail(args.docs / describe.LONGTAIL_FILE.name)
     describe.pictures(tasks, rows, args.docs / "img")
     print(describe.sources_table(tasks), describe.modalities_table(tasks), sep="\n\n")
     duplicates = sum(1 for _ in suite_check.between(refs, args.processes))
     figures = {**describe.counts(tasks), **summary.counts(tasks), "duplicates by normal form": duplicates,
-               "long tail": longtail.counts(rows)}  # fmt: skip
+               "long tail": describe.longtail_counts(rows)}  # fmt: skip
     for name, value in figures.items():
         print(f"{name}: {value}")
     return 0
@@ -250,8 +269,8 @@ def _write(args: argparse.Namespace, tasks: list[Task]) -> int:
     return 0
 
 
-def _cases(only: list[str]) -> list[Case]:
-    from pytest_passbench.forge.catalogue import all_cases
+def _cases(only: list[str]) -> list[ModelCase]:
+    from pytest_passbench.forge.sources import all_cases
 
     cases = [c for c in all_cases() if not only or c.name in only or c.name.partition("/")[0] in only]
     if not cases:

@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
-class _Parser(argparse.ArgumentParser):
+class _CommandParser(argparse.ArgumentParser):
     """A parser whose errors are short and inert, whatever words they quote. Subcommands get the same."""
 
     def error(self, message: str) -> NoReturn:
@@ -63,7 +63,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line, with every subcommand."""
-    top = _Parser(prog="passbench", description="Judge tensor-compiler passes.")
+    top = _CommandParser(prog="passbench", description="Judge tensor-compiler passes.")
     subparsers = top.add_subparsers(metavar="COMMAND", required=True)
     for name in COMMANDS:
         import_module(f"pytest_passbench.commands.{name}").add(subparsers)

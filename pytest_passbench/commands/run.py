@@ -46,10 +46,10 @@ def _options() -> list[Option]:
 def run(args: argparse.Namespace) -> int:
     """Judge, write the results, print the summary, and return the exit code."""
     from pytest_passbench.api.arguments import load
+    from pytest_passbench.api.backend import EvaluatorCall, take
     from pytest_passbench.api.evaluator import make_backend
-    from pytest_passbench.api.work import Call, take
     from pytest_passbench.core.plurals import counted
-    from pytest_passbench.core.progress import Progress
+    from pytest_passbench.core.progress import ProgressLines
     from pytest_passbench.core.record import Record
     from pytest_passbench.run.journal import Journal
     from pytest_passbench.run.ledger import Ledger, fresh_folder, open_candidates, open_reference, run_seed, writable
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     writable(settings.report_dir)
     backend = make_backend("local" if args.ray is None else "ray", settings, True, args.ray or None)
     folder = fresh_folder(settings.report_dir, ledger.started, [item.name for item in ledger.candidates])
-    journal, progress = Journal(folder, ledger.header()), Progress("run")
+    journal, progress = Journal(folder, ledger.header()), ProgressLines("run")
     total = sum(len(task.subgraphs) for task in tasks) * len(ledger.candidates)
 
     def judged(record: Record) -> None:
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         progress.stage(f"seed commitment {_commitment(ledger)}; {counted(len(tasks), 'task')}")
-        take(backend, Call(ledger.seed, tasks, ledger.candidates), ledger, judged)
+        take(backend, EvaluatorCall(ledger.seed, tasks, ledger.candidates), ledger, judged)
     except KeyboardInterrupt:
         ledger.interrupted = True
     finally:

@@ -1,15 +1,27 @@
-"""``passbench show``: the tables or scores of a stored run, computed again. Imports no torch."""
+"""``passbench show``: the tables or scores of a stored run, or of bare subgraphs, computed again.
+
+With --json the scores are those under both criteria. Imports no torch.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from pytest_passbench.commands import scores
 from pytest_passbench.commands.results import add_file, warn_if_changed
-from pytest_passbench.core.checks import tolerance
+from pytest_passbench.core.checks import exponent, failure_value, tolerance
 from pytest_passbench.core.criterion import CRITERIA
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.ladder import T_STRICT
+from pytest_passbench.core.settings import ScoreSettings
+
+if TYPE_CHECKING:
+    from pytest_passbench.core.run import Run
+    from pytest_passbench.score.board import ScoreRow
+
 
 HELP = """Print the tables of a stored run again: at another t, by another criterion, or scored with other parameters.
 With --json print all scores under both criteria; FILE may also be JSON with bare "subgraphs" then."""
@@ -31,7 +43,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "--format", choices=("text", "markdown"), default="text", help="markdown is all of results.md (default: text)"
     )
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
-    scores.add_parameters(parser)
+    add_parameters(parser)
     parser.add_argument("--html", type=Path, metavar="PATH", help="write the page for a browser there as well")
     parser.set_defaults(run=run)
 
@@ -42,18 +54,16 @@ def run(args: argparse.Namespace) -> int:
     from pytest_passbench.report import markdown, rescored, terminal
     from pytest_passbench.report.report import report_of
     from pytest_passbench.run import results_file
-    from pytest_passbench.run.duration_forecast import forecast_line
+    from pytest_passbench.run.forecast import forecast_line
 
     path = results_file.located(args.file)
     if args.json:
-        print(json.dumps(scores.scores(results_file.load(path), path, args), indent=1))
+        print(json.dumps(scores(results_file.load(path), path, args), indent=1))
         return 0
     stored = results_file.read(path)
     warn_if_changed(stored, path)
-    view = rescored.rescored(
-        scores.with_parameters(stored, args), args.tolerance, args.criterion, args.task, str(path)
-    )
-    caveats = [*rescored.caveats(stored, view), *scores.caveat(stored, view)]
+    view = rescored.rescored(with_parameters(stored, args), args.tolerance, args.criterion, args.task, str(path))
+    caveats = [*rescored.caveats(stored, view), *caveat(stored, view)]
     at = T_STRICT if args.tolerance is None else args.tolerance
     report = report_of(view, at, caveats)
     if args.format == "markdown":
@@ -67,3 +77,120 @@ def run(args: argparse.Namespace) -> int:
 
         results_file.write_text(args.html, html.page(report))
     return 0
+
+
+def add_parameters(parser: argparse.ArgumentParser) -> None:
+    """Add the parameters of the scores."""
+    parser.add_argument("--b", type=failure_value, help="what a failure counts (default: the run's, else 0.1)")
+    parser.add_argument("--p", type=exponent, help="extra power of slowdowns (default: the run's, else 0)")
+    parser.add_argument(
+        "--interpretation",
+        choices=("default", "mismatch_extended"),
+        help="from which t failures are tolerated (default: the run's, else default)",
+    )
+
+
+def scores(data: Any, path: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Return the scores of what was read from ``path``: a results file, or bare subgraphs. Raises UserError."""
+    from pytest_passbench.run import results_file
+    from pytest_passbench.score import es
+
+    if isinstance(data, dict) and "subgraphs" in data:
+        return score_case(data, path, args)
+    run = results_file.parse(data, path)
+    warn_if_changed(run, path)
+    es.check(run.score_settings, path)
+    if args.task:
+        from pytest_passbench.report import rescored
+
+        run = rescored.rescored(run, tasks=args.task, where=str(path))
+    return score_run(run, args)
+
+
+def with_parameters(run: Run, args: argparse.Namespace) -> Run:
+    """Return the run as if it had been scored with the parameters of the command line."""
+    parameters = score_settings(args, run.score_settings)
+    changed = parameters != run.score_settings
+    return replace(run, settings={**run.settings, "score": asdict(parameters)}) if changed else run
+
+
+def caveat(run: Run, view: Run) -> list[str]:
+    """Return a sentence about a view of a run that is scored with other parameters; nothing if they are the same."""
+    if run.score_settings == view.score_settings:
+        return []
+    here, there = (f"b = {s.b:g}, p = {s.p:g}, {s.interpretation}" for s in (view.score_settings, run.score_settings))
+    return [f"Scored with {here}; the run's own are {there}."]
+
+
+def score_settings(args: argparse.Namespace, base: ScoreSettings) -> ScoreSettings:
+    """Return the parameters of the command line; ``base`` has those that it does not name."""
+    named = {name: getattr(args, name) for name in ("b", "p", "interpretation")}
+    return replace(base, **{name: value for name, value in named.items() if value is not None})
+
+
+def score_case(data: dict[str, Any], path: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Return the scores of bare subgraphs. ``args`` override the settings in ``data``. Raises UserError."""
+    from pytest_passbench.score import board, es, subgraph
+
+    items = data["subgraphs"]
+    if not isinstance(items, list):
+        raise UserError('"subgraphs" is not a list', where=path, remedy="give one object per subgraph")
+    judged = [subgraph.from_json(item, f"{path}: subgraph {index}") for index, item in enumerate(items)]
+    base = ScoreSettings(**{name: data[name] for name in ("b", "p", "interpretation") if name in data})
+    es.check(base, path)
+    settings = score_settings(args, base)
+    t = _t(args)
+    columns = {
+        "gmean": board.gmean(judged, t),
+        "correct": board.correctness(judged, t),
+        "fast1": board.fast(judged, 1.0, t),
+        "subgraphs": len(judged),
+        "unmeasured": es.unmeasured(judged, settings),
+    }
+    return {**_named(settings, t), **es.evaluate(judged, settings).to_json(), **columns}
+
+
+def score_run(run: Run, args: argparse.Namespace) -> dict[str, Any]:
+    """Return the scores of a run's candidates and baselines. ``args`` override the run's settings."""
+    from pytest_passbench.score import board
+
+    settings, t = score_settings(args, run.score_settings), _t(args)
+    scored = [_candidate(run, name, settings, t) for name in run.names]
+    rows = [_baseline(run, name, settings, t) for name in run.baselines]
+    first = scored[0] if scored else board.row("", board.tasks_of(run, ""), settings).scores.to_json()
+    headline = {key: first[key] for key in ("s", "es", "as", "es_published", "as_published")}
+    return {**_named(settings, t), **headline, "candidates": scored, "baselines": rows}
+
+
+def _t(args: argparse.Namespace) -> int:
+    return T_STRICT if args.tolerance is None else int(args.tolerance)
+
+
+def _candidate(run: Run, name: str, settings: ScoreSettings, t: int) -> dict[str, Any]:
+    from pytest_passbench.score import board, es
+
+    tasks = board.tasks_of(run, name)
+    scores = {task: es.evaluate(group, settings).to_json() for task, group in tasks.items()}
+    accurate = board.row(name, board.tasks_of(run, name, "fp64"), settings, t)
+    return {**_row(board.row(name, tasks, settings, t)), "fp64": _accurate(run, accurate), "tasks": scores}
+
+
+def _baseline(run: Run, name: str, settings: ScoreSettings, t: int) -> dict[str, Any]:
+    from pytest_passbench.score import board
+
+    accurate = board.row(name, board.baseline_of(run, name, "fp64"), settings, t)
+    return {**_row(board.row(name, board.baseline_of(run, name), settings, t)), "fp64": _accurate(run, accurate)}
+
+
+def _accurate(run: Run, row: ScoreRow) -> dict[str, Any] | None:
+    """Return a row of scores by accuracy, or None if the file does not have it."""
+    return {key: value for key, value in _row(row).items() if key != "name"} if run.has_accuracy else None
+
+
+def _row(row: ScoreRow) -> dict[str, Any]:
+    columns = ("name", "gmean", "correct", "fast1", "subgraphs", "unmeasured", "missing")
+    return {**{name: getattr(row, name) for name in columns}, **row.scores.to_json()}
+
+
+def _named(settings: ScoreSettings, t: int) -> dict[str, Any]:
+    return {"b": settings.b, "p": settings.p, "interpretation": settings.interpretation, "tolerance": t}

@@ -1,4 +1,4 @@
-"""``passbench tasks``: list, show, validate and check tasks."""
+"""``passbench tasks``: list, show, validate and check tasks. Their problems are grouped by cause."""
 
 from __future__ import annotations
 
@@ -10,15 +10,29 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_passbench.commands.causes import Causes
 from pytest_passbench.core.checks import count, share
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.progress import Progress
+from pytest_passbench.core.progress import ProgressLines
 
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Subgraph, TensorSpec
     from pytest_passbench.suite.find import TaskRef
+import re
+from collections.abc import Iterable, Iterator
+
+from pytest_passbench.core.escape import line
+
+MAX_CAUSES = 20
+MAX_CHARACTERS = 110  # of a cause or a place on its line
+_OWN_NAMES = (
+    (r"^subgraph \S+ does not run: (?:\w+ \(\w+\): )?", "does not run: "),
+    (r"^graph \S+ has the operators .*", "the header lists other operators than the graph has"),
+    (r"^class \w+: ", "an input: "),
+    (r"\b(in|tmp)_\d+", r"\1_N"),
+    (r"(?<![\w.])\d[\d.]*", "N"),
+    (r"N(?:, N)+", "N, ..."),
+)
 
 
 HELP = "List, show, validate or check tasks."
@@ -70,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 def list_tasks(args: argparse.Namespace) -> int:
     """Print the tasks of a suite, one a line, or all headers as JSON."""
-    from pytest_passbench.forge import longtail
+    from pytest_passbench.forge import describe
     from pytest_passbench.suite import summary
     from pytest_passbench.suite.find import discover, installed_tasks, select
 
@@ -83,8 +97,8 @@ def list_tasks(args: argparse.Namespace) -> int:
         tasks = [{**asdict(r.header), "kind": r.kind, "path": str(r.path)} for r in refs]
         counts = summary.counts([ref.load() for ref in refs])
         ids = {ref.id for ref in refs}
-        tail = [row for row in longtail.load(path.parent / longtail.FILE) if row.task in ids]
-        counts["long_tail"] = longtail.counts(tail)
+        tail = [row for row in describe.load_longtail(path.parent / describe.LONGTAIL_FILE) if row.task in ids]
+        counts["long_tail"] = describe.longtail_counts(tail)
         head = {"count": len(refs), "subgraphs": subgraphs, "counts": counts}
         print(json.dumps({**head, "tasks": tasks}, indent=1))
         return 0
@@ -176,7 +190,7 @@ def validate(args: argparse.Namespace) -> int:
     from pytest_passbench.suite import find, workers
 
     members: list[workers.Member] = []
-    progress, causes, bad = Progress("validate"), Causes(), 0
+    progress, causes, bad = ProgressLines("validate"), Causes(), 0
 
     def report(problems: Sequence[UserError]) -> None:
         causes.add(problems)
@@ -199,6 +213,38 @@ def validate(args: argparse.Namespace) -> int:
         progress.update(f"{number} of {len(members)} tasks checked, {bad} bad")
     progress.clear()
     print(counted(checked, "task") + (f" checked, {bad} bad" if bad else " valid"))
-    for line in causes.lines():
-        print(line)
+    for text in causes.lines():
+        print(text)
     return 1 if bad else 0
+
+
+def cause_of(error: UserError) -> str:
+    """Return the fault without what differs from task to task: ids, names of values, numbers."""
+    text = error.what
+    for pattern, general in _OWN_NAMES:
+        text = re.sub(pattern, general, text)
+    return line(text, MAX_CHARACTERS)
+
+
+class Causes:
+    """The causes seen so far, each with its number of tasks and the first place."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._places: dict[str, str] = {}
+
+    def add(self, problems: Iterable[UserError]) -> None:
+        """Count the problems of a task. Two of one cause count once."""
+        for cause, problem in {cause_of(problem): problem for problem in problems}.items():
+            self._counts[cause] = self._counts.get(cause, 0) + 1
+            self._places.setdefault(cause, str(problem.where or ""))
+
+    def lines(self) -> Iterator[str]:
+        """Yield the summary: each cause with its number of tasks and an example, the most frequent first."""
+        order = sorted(self._counts, key=lambda cause: (-self._counts[cause], cause))
+        for cause in order[:MAX_CAUSES]:
+            yield f"{self._counts[cause]:>6}  {cause}"
+            yield f"        such as {line(self._places[cause], 1_000)}"
+        if len(order) > MAX_CAUSES:
+            more = order[MAX_CAUSES:]
+            yield f"{sum(map(self._counts.__getitem__, more)):>6}  {counted(len(more), 'further cause')}"

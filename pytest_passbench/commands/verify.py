@@ -42,85 +42,85 @@ def run(args: argparse.Namespace) -> int:
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.run import results_file
 
-    found = results_file.read(args.file)
+    stored = results_file.read(args.file)
     candidate = Candidate.open(args.candidate) if args.candidate is not None else None
     if args.rerun and candidate is None:
         remedy = "add --candidate=DIR"
         raise UserError("judging anew takes the candidate itself", where="--rerun", remedy=remedy)
-    refs = refs_of(found, args.tasks)
-    tasks = {ref.id: ref.load() for ref in refs if ref.id in found.tasks}
-    texts = list(problems(found, refs, tasks, candidate))
+    refs = refs_of(stored, args.tasks)
+    tasks = {ref.id: ref.load() for ref in refs if ref.id in stored.tasks}
+    texts = list(problems(stored, refs, tasks, candidate))
     if args.rerun and candidate is not None and not texts:
-        from pytest_passbench.run import rerun
+        from pytest_passbench.run import agreement
 
-        texts += rerun.disagreements(found, tasks, candidate, args.rerun, absent_of(found, refs))
+        texts += agreement.disagreements(stored, tasks, candidate, args.rerun, absent_of(stored, refs))
     for text in texts:
         print(printable(text))
-    print(_summary(found, refs, tasks, args) if not texts else counted(len(texts), "problem"))
+    print(_summary(stored, refs, tasks, args) if not texts else counted(len(texts), "problem"))
     return int(bool(texts))
 
 
-def refs_of(found: Run, paths: list[Path] | None) -> list[TaskRef]:
+def refs_of(stored: Run, paths: list[Path] | None) -> list[TaskRef]:
     """Return the tasks at ``paths``, or else where the run found them; the first one of each id."""
     from pytest_passbench.suite import find
 
-    given = [Path(str(path)) for path in found.settings.get("tasks") or []]
-    bases = paths or [path for path in given if kind_of(path)] or [find.installed_tasks()]
+    task_paths = [Path(str(path)) for path in stored.settings.get("tasks") or []]
+    bases = paths or [path for path in task_paths if kind_of(path)] or [find.installed_tasks()]
     refs = {ref.id: ref for base in reversed(bases) for ref in reversed(find.discover(base))}
     return list(reversed(refs.values()))
 
 
-def absent_of(found: Run, refs: list[TaskRef]) -> list[Task]:
+def absent_of(stored: Run, refs: list[TaskRef]) -> list[Task]:
     """Return the tasks that a run of matching tasks only may have left out."""
-    from pytest_passbench.run import selection
+    from pytest_passbench.run import consistency
 
-    names = selection.left_out(found, refs)
+    names = consistency.left_out(stored, refs)
     return [ref.load() for ref in refs if ref.id in names]
 
 
-def problems(found: Run, refs: list[TaskRef], tasks: dict[str, Task], candidate: Candidate | None) -> Iterator[str]:
+def problems(stored: Run, refs: list[TaskRef], tasks: dict[str, Task], candidate: Candidate | None) -> Iterator[str]:
     """Yield each way in which the results do not fit the tasks, the candidate or this code, in words."""
-    from pytest_passbench.run import consistency, selection
-    from pytest_passbench.run.hashes import of_harness
-    from pytest_passbench.suite.edition import edition_of
+    from pytest_passbench.run import consistency
+    from pytest_passbench.run.ledger import of_harness
+    from pytest_passbench.suite.find import edition_of
     from pytest_passbench.suite.taskfile import task_hash
 
     editions = sorted({edition for task in tasks.values() if (edition := edition_of(task.path))})
     contents = {name: task_hash(task) for name, task in tasks.items()}
-    yield from consistency.problems(found, tasks, contents, editions)
-    yield from selection.problems(found, refs)
-    missing = [name for name in found.tasks if name not in tasks]
+    yield from consistency.problems(stored, tasks, contents, editions)
+    yield from consistency.selection_problems(stored, refs)
+    missing = [name for name in stored.tasks if name not in tasks]
     if missing:
         yield f"tasks not found, so not checked: {', '.join(missing[:5])} (name their folder with --tasks)"
-    harness = found.hashes.get("harness")
+    harness = stored.hashes.get("harness")
     if harness != of_harness():
         yield "the run was made with other code of passbench than this" if harness else "no hash of the harness"
     if candidate is not None:
-        yield from _of_candidate(found, candidate)
+        yield from _of_candidate(stored, candidate)
 
 
-def _of_candidate(found: Run, candidate: Candidate) -> Iterator[str]:
-    if candidate.content_hash not in [item.get("content_hash") for item in found.candidates]:
+def _of_candidate(stored: Run, candidate: Candidate) -> Iterator[str]:
+    if candidate.content_hash not in [item.get("content_hash") for item in stored.candidates]:
         yield f"{candidate.path}: not the candidate that was judged (its contents differ)"
-    listed = [item.get("name") for item in found.candidates]
-    for name in found.names:
+    listed = [item.get("name") for item in stored.candidates]
+    for name in stored.names:
         if name not in listed:
             yield f"it has records of {name}, and does not say what candidate that is"
 
 
-def _summary(found: Run, refs: list[TaskRef], tasks: dict[str, Task], args: argparse.Namespace) -> str:
-    from pytest_passbench.run import selection
+def _summary(stored: Run, refs: list[TaskRef], tasks: dict[str, Task], args: argparse.Namespace) -> str:
+    from pytest_passbench.run import consistency
 
-    records, absent = counted(len(found.records), "record"), len(selection.left_out(found, refs))
+    records, absent = counted(len(stored.records), "record"), len(consistency.left_out(stored, refs))
     parts = [
         "digest, seed and speed-ups fit",
-        f"{records} of {counted(len(tasks), 'task')} complete ({selection.described(found)})",
+        f"{records} of {counted(len(tasks), 'task')} complete ({consistency.described(stored)})",
     ]
     if absent:
         how = "no pass matches" if args.rerun else "no pass matches, by the file's word (--rerun looks)"
         parts.append(f"{counted(absent, 'task')} left out that {how}")
     parts += ["the candidate is the one judged"] if args.candidate is not None else []
     if args.rerun:
-        count = min(args.rerun, len(found.records))
+        count = min(args.rerun, len(stored.records))
         parts.append(counted(count, "subgraph judged anew agrees", "subgraphs judged anew agree"))
     return "; ".join(parts)

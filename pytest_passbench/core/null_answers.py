@@ -1,4 +1,7 @@
-"""Answers that need less work than the graph: constants, copies of inputs, and answers that leave an input out."""
+"""Answers that need less work than the graph: constants, copies of inputs, and answers that leave an input out.
+
+Tensors are compared in pieces that fit into a core's cache. Their errors are computed in wider dtypes.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from pytest_passbench.core.pieces import PIECE_SIZE, WIDER
+PIECE_SIZE = 1 << 15  # elements compared at a time
+FIRST_SIZE = 1 << 8  # elements of the first piece, which shows nearly every wrong answer
+WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 MIN_ELEMENTS = 1024  # of an input. A smaller one takes hardly any time to read
 MAX_INPUTS = 4  # the largest ones are tried
@@ -62,3 +67,8 @@ def mostly_nan(value: torch.Tensor) -> float | None:
         return None
     share = float(value.isnan().float().mean())
     return share if share > MAX_NAN_SHARE else None
+
+
+def pieces(flat: torch.Tensor) -> list[torch.Tensor]:
+    """Return a flat tensor in pieces that fit into a core's cache. The first one is small."""
+    return [flat[:FIRST_SIZE], *flat[FIRST_SIZE:].split(PIECE_SIZE)] if flat.numel() > FIRST_SIZE else [flat]

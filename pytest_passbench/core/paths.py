@@ -1,10 +1,11 @@
-"""The package's place on disk, and the rooms of it that the untrusted side may see.
+"""The places on disk of the package and of this user's caches, and the rooms that the untrusted side may see.
 
 Only the rooms that are named here are mounted into a sandbox: a new one is hidden from candidates.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -26,3 +27,12 @@ _UNTRUSTED = (
 def visible() -> list[Path]:
     """Return the files and folders of the package that processes in a sandbox import from."""
     return [PACKAGE / name for name in _UNTRUSTED]
+
+
+def user_cache(name: str) -> Path | None:
+    """Return this user's cache folder of a name, which need not exist; None if the user has no home.
+
+    It lies in ``$XDG_CACHE_HOME``, or else in ``~/.cache``.
+    """
+    caches = os.environ.get("XDG_CACHE_HOME") or (f"{os.environ['HOME']}/.cache" if os.environ.get("HOME") else None)
+    return Path(caches) / "passbench" / name if caches is not None else None

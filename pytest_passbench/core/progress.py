@@ -13,7 +13,7 @@ PLAIN_SECONDS, TERMINAL_SECONDS = 10.0, 0.1
 """The least time between two updates, without and with a terminal."""
 
 
-class Progress:
+class ProgressLines:
     """Lines about what ``command`` does. ``stage`` and ``note`` are always shown, ``update`` now and then."""
 
     def __init__(self, command: str) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_passbench.core.accuracy import is_accurate
-from pytest_passbench.core.criterion import Criterion, levels
+from pytest_passbench.core.criterion import Criterion, is_accurate, levels
 from pytest_passbench.core.ladder import NEVER, T_STRICT, first_correct, right_at
+from pytest_passbench.core.typed import Data
 
 RAN = "ran"
 """The status of an arm that ran to its end. It says nothing about the answer: :attr:`Record.correct` does."""
@@ -27,7 +27,7 @@ LAUNCH_BOUND = 2.0  # a call takes more than so many times the device's own time
 
 
 @dataclass(slots=True)  # a run keeps every record, and each has a report per pass
-class Speed:
+class Speed(Data, partial=True):
     """A measured ratio eager time / other time. Times in microseconds per call.
 
     In a ratio to the reference of a run (:class:`Against`) that stands in eager's place.
@@ -54,7 +54,7 @@ class Speed:
 
 
 @dataclass(slots=True)
-class PassReport:
+class PassReport(Data, partial=True):
     """The effect of one pass on one subgraph.
 
     ``nearness`` says of a miss how far the nearest match got: the share, 0 to 1, of the pattern's operators that had
@@ -74,7 +74,7 @@ class PassReport:
 
 
 @dataclass(slots=True)
-class Finding:
+class Finding(Data, partial=True):
     """A finding of an audit layer. ``severity`` is "violation" or "warning", or "error" in ``passbench explain``.
 
     An error is a mistake that makes a subgraph fail, and accuses nobody.
@@ -89,7 +89,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class ArmResult:
+class ArmResult(Data, partial=True):
     """The result of one program (the candidate, or a baseline such as "inductor") on a subgraph.
 
     ``status`` is one of :data:`STATUSES`; RAN does not mean that the answer is right. ``correct_from`` has for each
@@ -117,16 +117,9 @@ class ArmResult:
         """The smallest t at which every output passes; NEVER if it passes at none, or did not run to its end."""
         return first_correct(self.correct_from) if self.status == RAN else NEVER
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> ArmResult:
-        """Return the result in a record's JSON. Raises KeyError or TypeError on a form that is not ours."""
-        values = {name: value for name, value in data.items() if name != "accurate"}
-        speed = values.get("speed")
-        return cls(**{**values, "speed": Speed(**speed) if speed is not None else None})
-
 
 @dataclass(slots=True)
-class Against:
+class Against(Data, partial=True):
     """The reference on a subgraph (``--passbench-against``), measured in the same rounds as the candidate.
 
     ``arm`` is its own result, with its speed-up over eager. ``speed`` is the ratio of its time to the candidate's,
@@ -136,15 +129,9 @@ class Against:
     arm: ArmResult = field(default_factory=ArmResult)
     speed: Speed | None = None
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Against:
-        """Return the reference in a record's JSON. Raises KeyError or TypeError on a form that is not ours."""
-        speed = data["speed"]
-        return cls(ArmResult.from_json(data["arm"]), Speed(**speed) if speed is not None else None)
-
 
 @dataclass(slots=True)
-class Stored:
+class Stored(Data, partial=True):
     """An earlier run's result on the same subgraph (``--passbench-compare``).
 
     ``correct`` is by the present run's t and criterion, ``speed`` comes without its rounds. ``again`` is the
@@ -157,15 +144,9 @@ class Stored:
     again: Speed | None = None
     note: str = ""
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Stored:
-        """Return the result in a record's JSON. Raises TypeError on a form that is not ours."""
-        speeds = {name: Speed(**data[name]) for name in ("speed", "again") if data.get(name) is not None}
-        return cls(**{**data, **speeds})
-
 
 @dataclass(slots=True)
-class Record:
+class Record(Data, partial=True):
     """A subgraph judged for a candidate. ``tolerance`` is the run's t, ``criterion`` decides what is correct at it.
 
     ``null_accurate``: a null answer is as accurate as eager's. ``left_out`` are the larger subgraphs of its dtype if
@@ -255,41 +236,10 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as JSON-ready builtins, with what follows from the error ratios of each arm."""
-        data = asdict(self)
-        for speed in _speeds(data):
-            speed["pairs"] = [list(pair) for pair in speed["pairs"]]
+        data: dict[str, Any] = self.to_data()
         data["arm"]["accurate"] = self.accurate()
         for name, baseline in data["baselines"].items():
             baseline["accurate"] = self.accurate(name)
-        for name in ("against", "stored"):
-            if data[name] is None:
-                del data[name]
         if self.against is not None:
             data["against"]["arm"]["accurate"] = self.accurate("reference")
-        return data
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Record:
-        """Return the record that :meth:`to_json` wrote. Raises KeyError or TypeError on a form that is not ours."""
-        names = {f.name for f in fields(cls)}
-        values = {key: value for key, value in data.items() if key in names}
-        values["arm"] = ArmResult.from_json(data["arm"])
-        baselines = data.get("baselines", {})
-        values["baselines"] = {name: ArmResult.from_json(arm) for name, arm in baselines.items()}
-        if data.get("against") is not None:
-            values["against"] = Against.from_json(data["against"])
-        if data.get("stored") is not None:
-            values["stored"] = Stored.from_json(data["stored"])
-        values["passes"] = [PassReport(**item) for item in data.get("passes", [])]
-        values["findings"] = [Finding(**item) for item in data.get("findings", [])]
-        return cls(**values)
-
-
-def _speeds(data: Any) -> Iterator[dict[str, Any]]:
-    """Yield the speeds of a record as builtins, wherever they stand."""
-    if isinstance(data, dict):
-        if "eager_us" in data:
-            yield data
-        else:
-            for value in data.values():
-                yield from _speeds(value)
+        return {name: value for name, value in data.items() if value is not None}

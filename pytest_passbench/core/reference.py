@@ -17,16 +17,15 @@ from dataclasses import dataclass
 
 import torch
 
-from pytest_passbench.core.accuracy import MAX_GREATEST_RATIO, is_accurate, max_mean_ratio
-from pytest_passbench.core.null_answers import fixed_nulls, mean_answer
-from pytest_passbench.core.pieces import WIDER, pieces
+from pytest_passbench.core.criterion import MAX_GREATEST_RATIO, is_accurate, max_mean_ratio
+from pytest_passbench.core.null_answers import WIDER, fixed_nulls, mean_answer, pieces
 
 _ROUNDED = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
 _BEYOND_UNIT = 2.0**40  # an error of eager's that is not 0, times this, is more than the element's rounding unit
 
 
 @dataclass(frozen=True)
-class Errors:
+class OutputErrors:
     """The greatest error of an output, and the ratios of its greatest and its mean error to eager's.
 
     ``within``: they are within their limits.
@@ -38,10 +37,10 @@ class Errors:
     within: bool
 
 
-RIGHT, WRONG = Errors(0.0, 0.0, 0.0, True), Errors(math.inf, math.inf, math.inf, False)
+RIGHT, WRONG = OutputErrors(0.0, 0.0, 0.0, True), OutputErrors(math.inf, math.inf, math.inf, False)
 
 
-class Reference:
+class ReferenceOutput:
     """An output in float64 beside eager's, by which the errors of other programs are judged.
 
     ``greatest`` is eager's greatest error. ``comparable`` is False if the graph has no float64 form of this output.
@@ -90,7 +89,7 @@ class Reference:
         parts = (pieces(value.reshape(-1)) for value in (self._reference, self._eager, answer))
         yield from (piece for piece in zip(*parts, strict=True) if piece[0].numel())
 
-    def errors(self, answer: torch.Tensor | None) -> Errors:
+    def errors(self, answer: torch.Tensor | None) -> OutputErrors:
         """Return the errors of another program's output, which has the form of eager's or is None."""
         if answer is None or self._eager is None:
             return RIGHT if answer is self._eager else WRONG
@@ -105,7 +104,7 @@ class Reference:
         dtype = str(self._eager.dtype).removeprefix("torch.")
         least = self._mean + self._unit / (max_mean_ratio(dtype) * math.sqrt(count))
         ratios = _ratio(greatest, self._least_greatest), _ratio(total / count, least)
-        return Errors(greatest, *ratios, is_accurate([dtype], ratios[:1], ratios[1:]))
+        return OutputErrors(greatest, *ratios, is_accurate([dtype], ratios[:1], ratios[1:]))
 
     @property
     def _least_greatest(self) -> float:
@@ -183,7 +182,9 @@ def _ratio(error: float, other: float) -> float:
     return error / other if other else math.inf
 
 
-def references(exact: Sequence[torch.Tensor | None], eager: Sequence[torch.Tensor | None]) -> list[Reference] | None:
+def references(
+    exact: Sequence[torch.Tensor | None], eager: Sequence[torch.Tensor | None]
+) -> list[ReferenceOutput] | None:
     """Return a call's outputs in float64 beside eager's; None if the graph has no float64 form of all of them."""
-    items = [Reference(a, b) for a, b in zip(exact, eager, strict=True)]
+    items = [ReferenceOutput(a, b) for a, b in zip(exact, eager, strict=True)]
     return items if all(item.comparable for item in items) else None

@@ -10,12 +10,13 @@ from typing import Any
 from pytest_passbench.core.criterion import CRITERIA, Criterion
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import ScoreSettings
+from pytest_passbench.core.typed import Data
 
 SCHEMA = "passbench/1"
 
 
 @dataclass
-class Run:
+class Run(Data, partial=True):
     """The contents of a results file; docs/results.md has it field by field.
 
     ``tasks`` are the ids that were selected, judged or not; ``selected`` says for each candidate how many subgraphs
@@ -47,17 +48,9 @@ class Run:
 
     def to_json(self) -> dict[str, Any]:
         """Return the run as JSON-ready builtins, with its schema and the digest of its present contents."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("digest", "untouched")}
-        values["records"] = [record.to_json() for record in self.records]
-        content = {"schema": SCHEMA, **values}
+        values = {name: value for name, value in vars(self).items() if name not in ("digest", "untouched")}
+        content = {"schema": SCHEMA, **values, "records": [record.to_json() for record in self.records]}
         return {**content, "digest": digest(content)}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Run:
-        """Return the run that :meth:`to_json` wrote. Raises KeyError or TypeError on a form that is not ours."""
-        values = {f.name: data[f.name] for f in fields(cls) if f.name in data}
-        values["records"] = [Record.from_json(item) for item in data["records"]]
-        return cls(**values)
 
     @property
     def score_settings(self) -> ScoreSettings:
@@ -108,6 +101,13 @@ class Run:
     def of(self, candidate: str) -> list[Record]:
         """Return one candidate's records."""
         return [record for record in self.records if record.candidate == candidate]
+
+    def by_task(self, candidate: str) -> dict[str, list[Record]]:
+        """Return one candidate's records by task, for all of the run's tasks."""
+        groups: dict[str, list[Record]] = {task: [] for task in self.tasks}
+        for record in self.of(candidate):
+            groups.setdefault(record.task, []).append(record)
+        return groups
 
     def beside(self, baseline: str) -> list[Record]:
         """Return the records that have the baseline: for each subgraph the first candidate's."""

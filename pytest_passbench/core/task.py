@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,13 +42,7 @@ class Subgraph:
     @property
     def elements(self) -> int:
         """The number of input elements, all inputs together."""
-        total = 0
-        for spec in self.inputs:
-            count = 1
-            for size in spec.shape:
-                count *= size
-            total += count
-        return total
+        return sum(math.prod(spec.shape) for spec in self.inputs)
 
 
 @dataclass(frozen=True)

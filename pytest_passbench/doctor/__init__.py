@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_passbench.doctor import busy, gpu, isolation, processor
-from pytest_passbench.doctor.machine import Check, Machine
+from pytest_passbench.doctor import busy, isolation, processor
+from pytest_passbench.doctor.machine import Check, MachineProbe
 
-__all__ = ["Check", "Machine", "summary", "text"]
+__all__ = ["Check", "MachineProbe", "summary", "text"]
 
 _CHECKS = (
     processor.governor, processor.turbo, processor.siblings, processor.power,
     busy.load, busy.busy, busy.quota, busy.steal,
-    gpu.gpu,
+    busy.gpu,
     isolation.bubblewrap, isolation.user_namespaces, isolation.memory_reading,
 )  # fmt: skip
 
 
-def summary(machine: Machine | None = None) -> list[Check]:
+def summary(machine: MachineProbe | None = None) -> list[Check]:
     """Return every check's finding, in a fixed order. It takes about 0.3 s, and never raises for facilities that
     are missing.
     """
-    where = machine if machine is not None else Machine()
+    where = machine if machine is not None else MachineProbe()
     return [result for check in _CHECKS if (result := check(where)) is not None]
 
 

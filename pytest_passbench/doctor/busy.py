@@ -1,15 +1,15 @@
-"""Checks of other work on the machine: load, busy processes, CPU quota of the container, stolen time."""
+"""Checks of other work on the machine: load, busy processes, quota of the container, stolen time, GPUs in use."""
 
 from __future__ import annotations
 
 import os
 
-from pytest_passbench.doctor.machine import Check, Level, Machine
+from pytest_passbench.doctor.machine import Check, Level, MachineProbe
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def load(machine: Machine) -> Check:
+def load(machine: MachineProbe) -> Check:
     """Check the load average of the last minute."""
     text = (machine.read("proc/loadavg") or "").split()
     try:
@@ -24,7 +24,7 @@ def load(machine: Machine) -> Check:
     return Check("load", level, average, "wait for it to fall, or stop what else runs")
 
 
-def busy(machine: Machine) -> Check:
+def busy(machine: MachineProbe) -> Check:
     """Find other processes that use more than a fifth of a core just now: spinning threads and running jobs alike."""
     before = _process_ticks(machine)
     seconds = machine.pause()
@@ -43,7 +43,7 @@ def busy(machine: Machine) -> Check:
     return Check("busy processes", "warning", listed, remedy)
 
 
-def _process_ticks(machine: Machine) -> dict[tuple[int, str], int]:
+def _process_ticks(machine: MachineProbe) -> dict[tuple[int, str], int]:
     """Return user and system ticks by (pid, name). The name stands in brackets, and may contain brackets itself."""
     ticks = {}
     for path in machine.glob("proc/[0-9]*/stat"):
@@ -55,7 +55,7 @@ def _process_ticks(machine: Machine) -> dict[tuple[int, str], int]:
     return ticks
 
 
-def steal(machine: Machine) -> Check:
+def steal(machine: MachineProbe) -> Check:
     """Check the CPU time that the host gave to other machines since boot."""
     fields = (machine.read("proc/stat") or "").splitlines()[:1]
     values = [int(value) for value in fields[0].split()[1:] if value.isdigit()] if fields else []
@@ -69,7 +69,7 @@ def steal(machine: Machine) -> Check:
     return Check("stolen time", "warning", stolen, "use a machine with dedicated cores")
 
 
-def quota(machine: Machine) -> Check:
+def quota(machine: MachineProbe) -> Check:
     """Check the container's CPU quota. A process that has used it up is stopped until the period ends."""
     cpus = machine.cpus()
     limits = [*_quota_v2(machine), *_quota_v1(machine)]
@@ -83,7 +83,7 @@ def quota(machine: Machine) -> Check:
     return Check("CPU quota", "warning" if throttled or cores < cpus else "ok", allowance, remedy)
 
 
-def _groups(machine: Machine, controller: str) -> list[str]:
+def _groups(machine: MachineProbe, controller: str) -> list[str]:
     """Return our control group of a controller ("" for version 2) and all its parents, outermost first."""
     for line in (machine.read("proc/self/cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
@@ -95,7 +95,7 @@ def _groups(machine: Machine, controller: str) -> list[str]:
     return [""]
 
 
-def _quota_v2(machine: Machine) -> list[tuple[float, int]]:
+def _quota_v2(machine: MachineProbe) -> list[tuple[float, int]]:
     quotas = []
     for group in _groups(machine, ""):
         folder = f"sys/fs/cgroup/{group}"
@@ -105,7 +105,7 @@ def _quota_v2(machine: Machine) -> list[tuple[float, int]]:
     return quotas
 
 
-def _quota_v1(machine: Machine) -> list[tuple[float, int]]:
+def _quota_v1(machine: MachineProbe) -> list[tuple[float, int]]:
     quotas = []
     for mount in ("cpu", "cpu,cpuacct"):
         for group in _groups(machine, "cpu"):
@@ -117,9 +117,25 @@ def _quota_v1(machine: Machine) -> list[tuple[float, int]]:
     return quotas
 
 
-def _throttled(machine: Machine, folder: str) -> int:
+def _throttled(machine: MachineProbe, folder: str) -> int:
     for line in (machine.read(f"{folder}/cpu.stat") or "").splitlines():
         name, _, value = line.partition(" ")
         if name == "nr_throttled" and value.isdigit():
             return int(value)
     return 0
+
+
+def gpu(machine: MachineProbe) -> Check | None:
+    """Find other processes on a GPU. Return None without ``nvidia-smi``."""
+    listed = machine.command("nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader")
+    if listed is None:
+        return None
+    if listed.code != 0:
+        message = (listed.text.splitlines() or ["no message"])[0]
+        return Check("GPU", "problem", f"nvidia-smi fails: {message}", "check the driver and the container")
+    lines = [line.strip() for line in listed.text.splitlines() if line.strip()[:1].isdigit()]
+    others = [line for line in lines if line.partition(",")[0].strip() != str(os.getpid())]
+    if others:
+        text = "; ".join(others[:5])
+        return Check("GPU", "warning", f"shared with {text}", "stop them, or use another GPU")
+    return Check("GPU", "ok", "no other process")

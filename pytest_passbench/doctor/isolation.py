@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from pytest_passbench.doctor.machine import Check, Machine
+from pytest_passbench.doctor.machine import Check, MachineProbe
 
 _KERNEL = "proc/sys/kernel"
 
 
-def bubblewrap(machine: Machine) -> Check:
+def bubblewrap(machine: MachineProbe) -> Check:
     """Check that bubblewrap is installed, and that it starts a sandbox with the namespaces that a runner gets."""
     version = machine.command("bwrap", "--version")
     if version is None:
@@ -31,7 +31,7 @@ def bubblewrap(machine: Machine) -> Check:
     return Check("bubblewrap", "problem", f"does not start: {message}", remedy)
 
 
-def user_namespaces(machine: Machine) -> Check:
+def user_namespaces(machine: MachineProbe) -> Check:
     """Check that the kernel lets this user make user namespaces."""
     if not machine.glob("proc/sys/user/max_user_namespaces"):
         return Check("user namespaces", "unknown", "no setting is visible")
@@ -47,7 +47,7 @@ def user_namespaces(machine: Machine) -> Check:
     return Check("user namespaces", "ok", "available")
 
 
-def memory_reading(machine: Machine) -> Check:
+def memory_reading(machine: MachineProbe) -> Check:
     """Check that the judge may read its runners' memory (Yama's ptrace_scope; if it is absent, the judge may)."""
     scope = machine.number(f"{_KERNEL}/yama/ptrace_scope") or 0
     if scope >= 3 or (scope == 2 and os.geteuid() != 0):

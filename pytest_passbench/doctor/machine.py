@@ -29,14 +29,14 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Output:
+class CommandOutput:
     """The result of a command: its exit code, and the text that it printed on both streams."""
 
     code: int
     text: str
 
 
-def run_command(*command: str) -> Output | None:
+def run_command(*command: str) -> CommandOutput | None:
     """Run a command for at most :data:`TIMEOUT_SECONDS`. Return None if it is not installed.
 
     If it cannot be run or takes longer, the exit code is -1 and the text is the error.
@@ -53,18 +53,18 @@ def run_command(*command: str) -> Output | None:
             timeout=TIMEOUT_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Output(-1, str(error))
-    return Output(done.returncode, (done.stdout + done.stderr).strip())
+        return CommandOutput(-1, str(error))
+    return CommandOutput(done.returncode, (done.stdout + done.stderr).strip())
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineProbe:
     """The source of all that the checks read. ``pause`` waits between two samples of counters, and returns its
     seconds.
     """
 
     root: Path = Path("/")
-    command: Callable[..., Output | None] = run_command
+    command: Callable[..., CommandOutput | None] = run_command
     pause: Callable[[], float] = field(default=lambda: _pause(0.2))
 
     def read(self, path: str) -> str | None:

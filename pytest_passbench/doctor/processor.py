@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pytest_passbench.doctor.machine import Check, Machine, cpu_list
+from pytest_passbench.doctor.machine import Check, MachineProbe, cpu_list
 
 _CPU = "sys/devices/system/cpu"
 
 
-def governor(machine: Machine) -> Check:
+def governor(machine: MachineProbe) -> Check:
     """Check that the clock frequency does not follow the load."""
     paths = machine.glob(f"{_CPU}/cpu[0-9]*/cpufreq/scaling_governor")
     governors = sorted({text for path in paths if (text := machine.read(path))})
@@ -19,7 +19,7 @@ def governor(machine: Machine) -> Check:
     return Check("governor", "warning", f"{', '.join(governors)}: the frequency follows the load", remedy)
 
 
-def turbo(machine: Machine) -> Check:
+def turbo(machine: MachineProbe) -> Check:
     """Check that short bursts do not run faster than longer work."""
     no_turbo = machine.number(f"{_CPU}/intel_pstate/no_turbo")
     boost = machine.number(f"{_CPU}/cpufreq/boost")
@@ -35,7 +35,7 @@ def turbo(machine: Machine) -> Check:
     return Check("turbo", "warning", "on: speed depends on temperature and on the other cores", knob)
 
 
-def siblings(machine: Machine) -> Check:
+def siblings(machine: MachineProbe) -> Check:
     """Check that no two logical CPUs share a core: a neighbour then halves a runner's speed."""
     paths = machine.glob(f"{_CPU}/cpu[0-9]*/topology/thread_siblings_list")
     groups = sorted({tuple(cpu_list(machine.read(path) or "")) for path in paths})
@@ -51,7 +51,7 @@ def siblings(machine: Machine) -> Check:
     return Check("hyperthreads", "warning", f"logical CPUs share cores: {listed}", remedy)
 
 
-def power(machine: Machine) -> Check:
+def power(machine: MachineProbe) -> Check:
     """Check that the machine does not save power."""
     saving = _discharging(machine)
     profile = machine.read("sys/firmware/acpi/platform_profile")
@@ -67,7 +67,7 @@ def power(machine: Machine) -> Check:
     return Check("power", "ok", "on mains" if supplies else "no battery")
 
 
-def _discharging(machine: Machine) -> list[str]:
+def _discharging(machine: MachineProbe) -> list[str]:
     batteries = []
     for supply in machine.glob("sys/class/power_supply/*"):
         # Mice and keyboards report batteries too, with the scope "Device".

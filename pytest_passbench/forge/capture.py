@@ -54,7 +54,7 @@ def capture(model: torch.nn.Module, inputs: Inputs, execute: bool = True) -> lis
     def backend(module: fx.GraphModule, _examples: list[Any]) -> Callable[..., Any]:
         captured = Captured(module)
         captures.append(captured)
-        return _Recorder(module, captured).run if execute else _pretend(captured)
+        return _StatisticsRecorder(module, captured).run if execute else _pretend(captured)
 
     torch._dynamo.reset()
     args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, {})
@@ -91,7 +91,7 @@ def dtype_name(value: torch.Tensor) -> str:
     return str(value.dtype).removeprefix("torch.")
 
 
-class _Recorder(fx.Interpreter):
+class _StatisticsRecorder(fx.Interpreter):
     """An interpreter that runs a captured graph once and notes each value's statistics."""
 
     def __init__(self, module: fx.GraphModule, captured: Captured) -> None:

@@ -19,7 +19,7 @@ from pytest_passbench.suite.opnames import yields_tuple
 
 
 @dataclass(frozen=True)
-class Piece:
+class GraphPiece:
     """A standalone graph, and the statistics of its inputs in placeholder order."""
 
     module: fx.GraphModule
@@ -61,7 +61,7 @@ def connected(nodes: Sequence[fx.Node]) -> bool:
 
 def cut(
     nodes: Sequence[fx.Node], values: dict[str, ValueStats], original: dict[str, str] | None = None
-) -> Piece | None:
+) -> GraphPiece | None:
     """Return the run as a graph of its own, or None if that is not possible.
 
     Values that enter or leave the run must be tensors, and no operator may write into values from outside. Items of
@@ -88,7 +88,7 @@ def cut(
     module = fx.GraphModule(torch.nn.Module(), graph)
     names = tuple(n.name for n in entering)
     origins = tuple(readable((original or {}).get(n.name, n.name), n.op) for n in entering)
-    return Piece(module, stats, names, origins)
+    return GraphPiece(module, stats, names, origins)
 
 
 def with_items(nodes: Sequence[fx.Node]) -> list[fx.Node]:

@@ -1,17 +1,28 @@
-"""A description of a suite: counts for the documentation's tables, and histograms as pictures (matplotlib)."""
+"""A description of a suite: counts for the documentation's tables, histograms as pictures, and the long tail.
+
+The long tail is TorchInductor's speed-up over eager on one subgraph of each task, with its interval.
+``benchmarks/longtail.py`` measures it by the judge, and writes ``docs/suite-longtail.json``.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
+import json
 import statistics
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.task import Task
-from pytest_passbench.forge.longtail import Row
+from pytest_passbench.core.files import kind_of
+from pytest_passbench.core.task import Subgraph, Task
+
+LONGTAIL_FILE = Path("docs") / "suite-longtail.json"
+"""The file's place beside the folder of the tasks."""
+FASTER, SLOWER, OPEN = "faster", "slower", "open"
 
 INK, BAR = "#333333", "#4878a8"
 
@@ -73,7 +84,7 @@ def modalities_table(tasks: Sequence[Task]) -> str:
     return "\n".join(lines)
 
 
-def pictures(tasks: Sequence[Task], rows: Sequence[Row], folder: Path) -> list[Path]:
+def pictures(tasks: Sequence[Task], rows: Sequence[SpeedupRow], folder: Path) -> list[Path]:
     """Write histograms of the suite, and of TorchInductor's speed-ups if there are any, and return their paths.
 
     Raises UserError if matplotlib is not installed.
@@ -125,3 +136,64 @@ def _bins(values: Sequence[float], log: bool) -> list[float]:
         return [low - 0.5 + step * i for i in range(int((high - low) / step) + 2)]
     ratio = (high / low) ** (1 / 30) if high > low else 2.0
     return [low * ratio**i for i in range(31)]
+
+
+@dataclass(frozen=True)
+class SpeedupRow:
+    """A subgraph's speed-up by TorchInductor's defaults, and the interval that the judge gives it.
+
+    ``load``: the machine's load average when it was measured.
+    """
+
+    task: str
+    subgraph: str
+    dtype: str
+    eager_us: float
+    speedup: float
+    low: float
+    high: float
+    load: float
+
+    @property
+    def kind(self) -> str:
+        """The class of the row: faster or slower than eager, or open if the interval has 1 in it."""
+        return FASTER if self.low > 1 else SLOWER if self.high < 1 else OPEN
+
+
+def representatives(tasks: Sequence[Task]) -> list[tuple[Task, Subgraph]]:
+    """Return a subgraph of each task: of median size, in a dtype that changes from one task to the next."""
+    rows = []
+    for number, task in enumerate(sorted(tasks, key=lambda task: task.id)):
+        dtypes = sorted({subgraph.dtype for subgraph in task.subgraphs})
+        dtype = dtypes[number % len(dtypes)]
+        of_dtype = [subgraph for subgraph in task.subgraphs if subgraph.dtype == dtype]
+        rows.append((task, sorted(of_dtype, key=lambda s: (s.elements, s.id))[len(of_dtype) // 2]))
+    return rows
+
+
+def longtail_counts(rows: Sequence[SpeedupRow]) -> dict[str, Any]:
+    """Return the number of rows, and how many of them are in each class."""
+    kinds = [row.kind for row in rows]
+    return {"graphs": len(rows), **{kind: kinds.count(kind) for kind in (FASTER, SLOWER, OPEN)}}
+
+
+def save_longtail(rows: Sequence[SpeedupRow], path: Path, **about: Any) -> None:
+    """Write the rows as JSON, with their counts and what else is known ``about`` them."""
+    columns = [field.name for field in dataclasses.fields(SpeedupRow)]
+    lines = ",\n".join(json.dumps(list(dataclasses.astuple(row))) for row in rows)
+    head = json.dumps({**about, **longtail_counts(rows), "columns": columns})[1:-1]
+    path.write_text(f'{{{head}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")
+
+
+def load_longtail(path: Path) -> list[SpeedupRow]:
+    """Return the rows of a file that :func:`save` wrote; none if there is no file.
+
+    Raises UserError for a file of another form.
+    """
+    if kind_of(path) != "file":
+        return []
+    try:
+        return [SpeedupRow(*row) for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"no rows of the long tail: {error}", where=path,
+                        remedy="benchmarks/longtail.py --write makes it anew") from error  # fmt: skip

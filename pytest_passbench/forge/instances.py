@@ -1,22 +1,34 @@
-"""Instances of pieces: canonical source and recorded inputs, in each dtype, checked against the curation rules."""
+"""Instances of pieces: canonical source and recorded inputs, in each dtype, checked against the curation rules.
+
+A piece is converted to another dtype as the same model in that dtype would run it. The bfloat16 capture shows which
+inputs become bfloat16, which stay float32 (position tables, running statistics), and which dtype literals follow.
+float16 is treated as bfloat16 is.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
-from pytest_passbench.forge.canonical import canonical_source, digest
-from pytest_passbench.forge.conditions import condition, record
 from pytest_passbench.forge.corpus import Graph
-from pytest_passbench.forge.decompose import Piece
-from pytest_passbench.forge.dtypes import DTYPES, input_dtype, lower_graph
+from pytest_passbench.forge.decompose import GraphPiece
+from pytest_passbench.forge.input_records import condition, record
+from pytest_passbench.forge.normal_form import canonical_source, digest
 from pytest_passbench.forge.probe import Probe
 from pytest_passbench.forge.repair import REPAIRABLE, repaired
 from pytest_passbench.forge.rules import complaints
 from pytest_passbench.suite.opnames import operator_sequence
+
+DTYPES = ("float32", "bfloat16", "float16")
+FLOATS = {"float32", "float64"}
 
 FACTORS = (1.0, 8.0)
 """Factors for activations, tried in turn until no null answer passes below t = 0."""
@@ -58,7 +70,7 @@ class Instance:
         return Probe(task, task.subgraphs[0])
 
 
-def instances(graph: Graph, piece: Piece, dtypes: tuple[str, ...] = DTYPES) -> Iterator[Instance]:
+def instances(graph: Graph, piece: GraphPiece, dtypes: tuple[str, ...] = DTYPES) -> Iterator[Instance]:
     """Yield ``piece`` in each of ``dtypes``, its inputs as recorded, without running it."""
     for dtype in dtypes:
         module = piece.module if dtype == "float32" else lower_graph(piece.module, graph.follows, dtype)
@@ -107,3 +119,40 @@ def scaled_up(instance: Instance) -> tuple[Instance | None, list[str]]:
         return None, complaints(probe)
     scaled = dataclasses.replace(instance, inputs=repair[0].inputs)
     return dataclasses.replace(scaled, meta=(("widened", True), ("null_from", scaled.probe().null_from))), []
+
+
+def lower_graph(module: fx.GraphModule, follows: frozenset[str], dtype: str) -> fx.GraphModule:
+    """Return a copy of ``module`` in which the literals of the operators in ``follows`` are those of ``dtype``."""
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node in module.graph.nodes:
+        if node.op == "output":
+            graph.output(fx.node.map_arg(node.args[0], copies.__getitem__))
+            continue
+        copies[node] = new = graph.node_copy(node, copies.__getitem__)
+        new.meta = dict(node.meta)
+        if node.meta.get("origin") in follows:
+            new.args = fx.node.map_aggregate(new.args, lambda a: lower_literal(a, dtype))
+            new.kwargs = fx.node.map_aggregate(new.kwargs, lambda a: lower_literal(a, dtype))
+    return fx.GraphModule(torch.nn.Module(), graph)
+
+
+def lower_literal(value: Any, dtype: str) -> Any:
+    """Return ``torch.float32``, its least and its greatest number as those of ``dtype``, and others as they are."""
+    if value is torch.float32:
+        return getattr(torch, dtype)
+    if isinstance(value, float) and abs(value) == torch.finfo(torch.float32).max:
+        return math.copysign(torch.finfo(getattr(torch, dtype)).max, value)
+    return value
+
+
+def input_dtype(recorded: str, low: str | None, dtype: str) -> str:
+    """Return the dtype, in a piece of ``dtype``, of an input that was recorded as ``recorded``.
+
+    ``low`` is its dtype in the bfloat16 model, or None if unknown.
+    """
+    if recorded not in FLOATS or dtype == "float32":
+        return recorded
+    if low is None or low == "bfloat16":
+        return dtype
+    return low

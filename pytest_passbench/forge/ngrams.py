@@ -20,7 +20,7 @@ MIN_LENGTH, MAX_LENGTH = 4, 63
 
 
 @dataclass(frozen=True)
-class Place:
+class Occurrence:
     """A place of an n-gram: operators ``start`` to ``end - 1`` of the sequence with number ``sequence``."""
 
     sequence: int
@@ -28,26 +28,26 @@ class Place:
     end: int
 
 
-def fold(sequences: Sequence[Sequence[str]], merges: int, least: int = 2) -> dict[Gram, list[Place]]:
+def fold(sequences: Sequence[Sequence[str]], merges: int) -> dict[Gram, list[Occurrence]]:
     """Return every n-gram that folding makes a token of, with all its places, in order of making.
 
-    Folding ends after ``merges`` tokens, or when no pair occurs ``least`` times. N-grams grow up to
+    Folding ends after ``merges`` tokens, or when no pair occurs twice. N-grams grow up to
     :data:`MAX_LENGTH` operators.
     """
     tokens: list[list[Token]] = [[((name,), i, i + 1) for i, name in enumerate(names)] for names in sequences]
-    grams: dict[Gram, list[Place]] = {}
+    grams: dict[Gram, list[Occurrence]] = {}
     counts: Counter[Pair] = Counter()
     for sequence in tokens:
         counts.update(_pairs(sequence))
     while counts and len(grams) < merges:
         pair, count = max(counts.items(), key=lambda item: (item[1], -len(item[0][0] + item[0][1]), item[0]))
-        if count < least:
+        if count < 2:
             break
         grams[pair[0] + pair[1]] = _merge(tokens, pair, counts)
     return grams
 
 
-def typical(grams: dict[Gram, list[Place]]) -> dict[Gram, list[Place]]:
+def typical(grams: dict[Gram, list[Occurrence]]) -> dict[Gram, list[Occurrence]]:
     """Return the n-grams of a typical length."""
     return {gram: places for gram, places in grams.items() if MIN_LENGTH <= len(gram) <= MAX_LENGTH}
 
@@ -57,7 +57,7 @@ def _pairs(tokens: Sequence[Token]) -> Counter[Pair]:
     return Counter(pair for pair in pairs if len(pair[0]) + len(pair[1]) <= MAX_LENGTH)
 
 
-def _merge(sequences: list[list[Token]], pair: Pair, counts: Counter[Pair]) -> list[Place]:
+def _merge(sequences: list[list[Token]], pair: Pair, counts: Counter[Pair]) -> list[Occurrence]:
     """Fold ``pair`` everywhere, keep ``counts`` right, and return the places of the new token."""
     places = []
     for number, tokens in enumerate(sequences):
@@ -65,7 +65,7 @@ def _merge(sequences: list[list[Token]], pair: Pair, counts: Counter[Pair]) -> l
             continue
         counts.subtract(_pairs(tokens))
         folded = _fold_one(tokens, pair)
-        places += [Place(number, start, end) for gram, start, end in folded if gram == pair[0] + pair[1]]
+        places += [Occurrence(number, start, end) for gram, start, end in folded if gram == pair[0] + pair[1]]
         sequences[number] = folded
         counts.update(_pairs(folded))
     counts.pop(pair, None)

@@ -4,22 +4,25 @@ Operands of commutative operators have no order. Identities and casts to the sam
 layout operation are one: ``view``, ``reshape``, ``flatten`` and ``unsqueeze`` give a shape, ``permute``,
 ``transpose`` and ``movedim`` an order of dimensions. Consecutive ones are joined.
 
+Two graphs are the same task material if their canonical sources are equal. A normal form is coarser.
+
 The hash is a Weisfeiler-Lehman hash: every value has a colour, made of its operator and of the colours about it. So
 neither the names nor the order of inputs, values and outputs matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import fx
 
-from pytest_passbench.forge.canonical import digest
 from pytest_passbench.rewrite.names import COMMUTATIVE, DIM_NAMES
-from pytest_passbench.rewrite.normalise import Call, canonical
+from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
 from pytest_passbench.suite.opnames import is_metadata
+from pytest_passbench.suite.printing import to_source
 
 ROUNDS = 4
 """How often colours are refined by the colours of their users: enough to tell inputs apart by their place."""
@@ -34,7 +37,7 @@ Edge = tuple[str, fx.Node]
 """An operand: the name of its parameter, and the value."""
 
 
-class _Form:
+class _NormalForm:
     """The values of one graph that stay, each with its label and its operands."""
 
     def __init__(self, module: fx.GraphModule, values: Mapping[fx.Node, Any], sized: bool) -> None:
@@ -62,7 +65,7 @@ class _Form:
     def label(self, node: fx.Node, text: str, operands: list[Edge]) -> None:
         self.labels[node], self.operands[node] = text, operands
 
-    def add(self, node: fx.Node, call: Call) -> None:
+    def add(self, node: fx.Node, call: CanonicalCall) -> None:
         result, first = self.values[node], call.args.get("input")
         source = self.values.get(first) if isinstance(first, fx.Node) else None
         if not isinstance(result, torch.Tensor) or not isinstance(source, torch.Tensor):
@@ -111,7 +114,7 @@ class _Form:
         else:
             self.label(node, f"order {' '.join(map(str, dims))}", [("", before)])
 
-    def plain(self, node: fx.Node, call: Call) -> None:
+    def plain(self, node: fx.Node, call: CanonicalCall) -> None:
         """Label any other operator by its name and its literals."""
         operands: list[Edge] = []
         literals = [
@@ -123,7 +126,7 @@ class _Form:
         sizes = ", ".join(sorted(literals)) if self.sized else ""
         self.label(node, f"{call.op}({sizes})", operands)
 
-    def literal(self, call: Call, name: str, value: Any, operands: list[Edge]) -> str:
+    def literal(self, call: CanonicalCall, name: str, value: Any, operands: list[Edge]) -> str:
         """Return an argument as text; values of the graph in it are added to ``operands``."""
         if isinstance(value, fx.Node):
             if value not in self.labels and value not in self.stands:  # a number that was read off a tensor's form
@@ -160,7 +163,7 @@ def normal_form(module: fx.GraphModule, values: Mapping[fx.Node, Any], sized: bo
     ``values`` has the value of every node, from which shapes and dtypes are read. ``sized=False`` leaves the shapes
     and dtypes out of the hash: graphs that differ in them alone are equal then.
     """
-    form = _Form(module, values, sized)
+    form = _NormalForm(module, values, sized)
     order = list(form.labels)
     users: dict[fx.Node, list[Edge]] = {node: [] for node in order}
     for node in order:
@@ -180,7 +183,7 @@ def _about(edges: list[Edge], colours: Mapping[fx.Node, str]) -> list[str]:
     return sorted(f"{name} {colours[node]}" for name, node in edges)
 
 
-def _alive(form: _Form) -> set[fx.Node]:
+def _alive(form: _NormalForm) -> set[fx.Node]:
     """Return the values that an output depends on. An input that only an identity or a cast names is none."""
     alive: set[fx.Node] = set()
     waiting = list(form.outputs)
@@ -190,3 +193,28 @@ def _alive(form: _Form) -> set[fx.Node]:
             alive.add(node)
             waiting += [source for _, source in form.operands[node]]
     return alive
+
+
+def canonical_source(module: fx.GraphModule) -> str:
+    """Return the source of ``module`` with inputs ``in_0``, ``in_1``, ... in order of first use, and values
+    ``tmp_0``, ...
+    """
+    graph, copies = fx.Graph(), {}
+    calls = (n for n in module.graph.nodes if n.op != "placeholder")
+    order = [a for n in calls for a in n.all_input_nodes if a.op == "placeholder"]
+    for index, node in enumerate(dict.fromkeys(order)):
+        copies[node] = graph.placeholder(f"in_{index}")
+    count = 0
+    for node in module.graph.nodes:
+        if node.op == "output":
+            graph.output(fx.node.map_arg(node.args[0], copies.__getitem__))
+        elif node.op != "placeholder":
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+            copies[node]._rename(f"tmp_{count}")
+            count += 1
+    return to_source(fx.GraphModule(torch.nn.Module(), graph))
+
+
+def digest(parts: Iterable[str], length: int = 16) -> str:
+    """Return a short SHA-256 hash (``length`` hex digits) of several texts."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:length]

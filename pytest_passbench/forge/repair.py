@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from torch import fx
 
 from pytest_passbench.core.task import Subgraph, Task, TensorSpec
-from pytest_passbench.forge.conditions import is_float, scaled
+from pytest_passbench.forge.input_records import is_float, scaled
 from pytest_passbench.forge.probe import Probe
 from pytest_passbench.forge.rules import complaints
 

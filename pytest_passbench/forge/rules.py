@@ -4,22 +4,28 @@ them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
-from pytest_passbench.core.null_answers import mostly_nan
+from pytest_passbench.core.null_answers import inputs_left_out, mostly_nan
+from pytest_passbench.core.reference import ReferenceOutput, references
 from pytest_passbench.forge.clean import is_inplace
-from pytest_passbench.forge.conditions import is_degenerate
-from pytest_passbench.forge.left_out import left_out_inputs
-from pytest_passbench.forge.noticing import NOTICING_T, unnoticed
-from pytest_passbench.forge.probe import Probe
+from pytest_passbench.forge.input_records import is_degenerate
+from pytest_passbench.forge.probe import NOTICING_T, Probe, same, unnoticed
+from pytest_passbench.forge.unused_values import thrown_away
 from pytest_passbench.forge.variants import MAX_GUARD, flat_clamps, idle_activations
-from pytest_passbench.forge.waste import thrown_away
+from pytest_passbench.runner.program import in_float64
 from pytest_passbench.suite.batching import is_batching
+from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.opnames import is_metadata, op_name, operator_sequence
+
+FAR_OFF = 64  # times eager's greatest error; 2 are allowed, and rounding adds a few
+
+Tensors = Sequence[torch.Tensor]
+Graph = Callable[..., Tensors]
 
 Rule = Callable[[Probe], Iterator[str]]
 
@@ -121,6 +127,44 @@ def right_header(probe: Probe) -> Iterator[str]:
     operators = operator_sequence(probe.module)
     if operators != probe.task.header.ops:
         yield f"the graph's operators are {list(operators)}, the header says {list(probe.task.header.ops)}"
+
+
+def left_out_inputs(probe: Probe) -> Iterator[str]:
+    """Yield large inputs that a pass could leave out: zeros or the mean in place of one give a right answer."""
+    sets = list(inputs_left_out(probe.inputs))
+    if not sets:
+        return
+    wide = in_float64(build_graph(probe.task.graphs[probe.subgraph.graph], str(probe.task.path)), probe.inputs)
+    judged = _references(wide, probe)
+    for index, words, changed in sets:
+        name = probe.subgraph.inputs[index].name
+        answers = _run(probe.module, changed)
+        if all(map(same, answers, probe.outputs)):
+            yield f"input {name} could be {words} at t = {NOTICING_T}"
+        elif _may_be_accurate(judged, answers) and all(map(ReferenceOutput.accepts, judged, _run(wide, changed))):
+            yield f"input {name} could be {words}: by float64 the answer would be as accurate as eager's"
+
+
+def _may_be_accurate(judged: Sequence[ReferenceOutput], answers: Tensors) -> bool:
+    """Return False if eager's answers without the input are so far off that those in float64 must be too.
+
+    Both differ by eager's rounding alone. A run in float64 takes many times as long as eager's.
+    """
+    errors = map(ReferenceOutput.errors, judged, answers)
+    return bool(judged) and all(error.greatest_ratio < FAR_OFF for error in errors)
+
+
+def _references(wide: Graph, probe: Probe) -> list[ReferenceOutput]:
+    """Return eager's outputs beside those in float64, or nothing if the graph has no float64 form."""
+    try:
+        return references(_run(wide, probe.inputs), probe.outputs) or []
+    except RuntimeError:  # an operator without a float64 kernel, or operands of two dtypes
+        return []
+
+
+def _run(module: Graph, inputs: Tensors) -> list[torch.Tensor]:
+    with torch.no_grad():
+        return list(module(*(value.clone() for value in inputs)))
 
 
 WHOLE: tuple[Rule, ...] = (

@@ -2,7 +2,7 @@
 
 ``capture`` makes a file per architecture. ``windows`` finds the fusible runs of each architecture, and the
 typical n-grams of all. ``select`` chooses the operator sequences. ``curate`` makes a task file per sequence.
-``write`` makes the suite.
+``write`` makes the suite. Each job has a forked process, so that a crash or an endless capture costs one job only.
 """
 
 from __future__ import annotations
@@ -10,21 +10,23 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import multiprocessing as mp
+import time
+import traceback
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.core.task import Task
-from pytest_passbench.forge import corpus_file, windows
-from pytest_passbench.forge.canonical import digest
-from pytest_passbench.forge.choose import Choice, Ops, candidates, select
+from pytest_passbench.forge import corpus, windows
 from pytest_passbench.forge.corpus import Graph, capture_case
-from pytest_passbench.forge.curate import choose, draw
-from pytest_passbench.forge.group import make_task, path_of, task_id
-from pytest_passbench.forge.models import Case
-from pytest_passbench.forge.pool import Job, run_jobs
+from pytest_passbench.forge.curate import choose, draw, make_task, path_of, task_id
+from pytest_passbench.forge.models import ModelCase
+from pytest_passbench.forge.normal_form import digest
+from pytest_passbench.forge.sequence_choice import Ops, SequenceChoice, candidates, select
 from pytest_passbench.suite.published import write_sample
 from pytest_passbench.suite.taskfile import read_task, write_task
 
@@ -33,6 +35,8 @@ QUOTAS = ((0.50, 9), (0.90, 17), (1.0, 40))
 """(share, subgraphs): the most subgraphs of tasks up to that share; tasks of more architectures come later."""
 MAX_WINDOWS = 40
 """The most places of a sequence from which subgraphs are drawn."""
+MAX_TRIES = 4
+"""The most sequences that are tried for an operator that no task has yet."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class TaskOutline:
     quota: int
 
 
-def capture_step(recipe: Recipe, cases: Sequence[Case]) -> list[str]:
+def capture_step(recipe: Recipe, cases: Sequence[ModelCase]) -> list[str]:
     """Capture each case into a file. Return the names of those that failed; the reasons lie beside the files."""
     folder = recipe.folder("captures")
     jobs = [
@@ -69,14 +73,14 @@ def capture_step(recipe: Recipe, cases: Sequence[Case]) -> list[str]:
     return run_jobs(jobs, recipe.processes, recipe.timeout)
 
 
-def _capture(case: Case, folder: Path) -> None:
+def _capture(case: ModelCase, folder: Path) -> None:
     graphs = capture_case(case)
-    corpus_file.save(graphs, folder / f"{case.name.replace('/', '__')}.json")
+    corpus.save(graphs, folder / f"{case.name.replace('/', '__')}.json")
 
 
 def load_corpus(recipe: Recipe) -> dict[str, list[Graph]]:
     """Return every captured case's graphs, by its name."""
-    loaded = (corpus_file.load(path) for path in sorted(recipe.folder("captures").glob("*.json")))
+    loaded = (corpus.load(path) for path in sorted(recipe.folder("captures").glob("*.json")))
     return {graphs[0].case: graphs for graphs in loaded if graphs}
 
 
@@ -97,7 +101,7 @@ def windows_step(recipe: Recipe) -> list[str]:
 
 
 def _fusible(source: Path, target: Path) -> None:
-    windows.save_windows(windows.fusible(corpus_file.load(source)), target)
+    windows.save_windows(windows.fusible(corpus.load(source)), target)
 
 
 def load_windows(recipe: Recipe) -> list[windows.Window]:
@@ -121,7 +125,7 @@ def select_step(recipe: Recipe, count: int, train: int, lite: Sequence[Ops]) -> 
     return [TaskOutline(tuple(ops), tag, quota) for ops, tag, quota in json.loads(target.read_text("utf-8"))]
 
 
-def _planned(selection: Sequence[Choice], count: int, lite: Sequence[Ops]) -> Iterable[TaskOutline]:
+def _planned(selection: Sequence[SequenceChoice], count: int, lite: Sequence[Ops]) -> Iterable[TaskOutline]:
     ranked = sorted(selection[:count], key=lambda choice: len(choice.cases))
     for place, choice in enumerate(ranked):
         quota = next(size for share, size in QUOTAS if place < share * len(ranked))
@@ -163,9 +167,10 @@ def _curate(plan: TaskOutline, group: Sequence[windows.Window], corpus: dict[str
     write_task(task, folder / f"{task.id}.task.yaml")
 
 
-def cover_step(recipe: Recipe, tries: int = 4) -> list[TaskOutline]:
-    """Return short sequences about the operators of the corpus that no curated task has yet, ``tries`` for each
-    operator.
+def cover_step(recipe: Recipe) -> list[TaskOutline]:
+    """Return short sequences about the operators of the corpus that no curated task has yet.
+
+    They are at most ``MAX_TRIES`` for each operator.
     """
     covered = {op for task in curated_tasks(recipe) for op in task.header.ops}
     done = {path.name.partition(".")[0] for path in recipe.folder("curated").iterdir()}
@@ -177,7 +182,7 @@ def cover_step(recipe: Recipe, tries: int = 4) -> list[TaskOutline]:
     plans: dict[str, TaskOutline] = {}
     counts: Counter[str] = Counter()
     for choice in sorted(candidates(around, modality), key=lambda c: (-len(c.cases), len(c.ops), c.ops)):
-        new = [op for op in choice.ops if op not in covered and counts[op] < tries]
+        new = [op for op in choice.ops if op not in covered and counts[op] < MAX_TRIES]
         if new and task_id(choice.ops) not in done:
             counts.update(new)
             plans[task_id(choice.ops)] = TaskOutline(choice.ops, "", QUOTAS[0][1])
@@ -216,3 +221,71 @@ def write_step(tasks: Iterable[Task], out: Path, layout: str) -> list[Path]:
 def curated_tasks(recipe: Recipe) -> list[Task]:
     """Return the tasks of the curate step."""
     return [read_task(path) for path in sorted(recipe.folder("curated").glob("*.task.yaml"))]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A unit of work. It is done if the file ``target`` exists."""
+
+    name: str
+    target: Path
+    work: Callable[[], object]
+
+    @property
+    def failure(self) -> Path:
+        """The file with the reason of a failed attempt. Such a job is not tried again until the file is removed."""
+        return self.target.with_suffix(".failed")
+
+
+def run_jobs(jobs: Sequence[Job], processes: int, timeout: float) -> list[str]:
+    """Run the jobs that are not done, ``processes`` at a time, for at most ``timeout`` seconds each.
+
+    Return the names of the jobs that failed. Progress is shown on stderr.
+    """
+    todo = [job for job in jobs if not job.target.exists() and not job.failure.exists()]
+    running: dict[mp.process.BaseProcess, tuple[Job, float]] = {}
+    done, context, progress = 0, mp.get_context("fork"), ProgressLines("forge")
+    while todo or running:
+        while todo and len(running) < processes:
+            job = todo.pop(0)
+            if job.target.exists():  # another run over the same folder has made it meanwhile
+                continue
+            process: mp.process.BaseProcess = context.Process(target=_attempt, args=(job,), daemon=True)
+            process.start()
+            running[process] = (job, time.monotonic() + timeout)
+        for process in [p for p in running if not p.is_alive() or time.monotonic() > running[p][1]]:
+            job, _ = running.pop(process)
+            _finish(process, job, timeout)
+            done += 1
+            say = progress.update if job.target.exists() else progress.note
+            say(f"[{done}/{done + len(todo) + len(running)}] {job.name}{_outcome(job)}")
+        time.sleep(0.02)
+    failed = [job.name for job in jobs if not job.target.exists()]
+    if done:
+        reasons = f"; the reasons of {len(failed)} failures lie in {jobs[0].target.parent}/*.failed" if failed else ""
+        progress.note(f"{done} jobs ended{reasons}")
+    return failed
+
+
+def _attempt(job: Job) -> None:
+    job.target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        job.work()
+    except BaseException as error:  # the reason is kept for the user, and the next job goes on
+        lines = traceback.format_exception_only(error)
+        job.failure.write_text("".join(lines)[:4000], encoding="utf-8")
+
+
+def _finish(process: mp.process.BaseProcess, job: Job, timeout: float) -> None:
+    if process.is_alive():
+        process.kill()
+        job.failure.write_text(f"took longer than {timeout} s\n", encoding="utf-8")
+    process.join()
+    if not job.target.exists() and not job.failure.exists():
+        job.failure.write_text(f"died with exit code {process.exitcode}\n", encoding="utf-8")
+
+
+def _outcome(job: Job) -> str:
+    if job.target.exists():
+        return ""
+    return ": " + job.failure.read_text(encoding="utf-8").strip().splitlines()[0][:150]

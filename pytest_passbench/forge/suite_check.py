@@ -1,4 +1,6 @@
-"""``passbench tasks check``: every curation rule on every subgraph of a suite, and the rules between tasks."""
+"""Checks of a suite: every curation rule on every subgraph, the rules between tasks, and whether the tasks can be
+made again from a fresh capture of an architecture.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,13 @@ from dataclasses import dataclass
 import torch
 
 from pytest_passbench.core.task import Task
-from pytest_passbench.forge.canonical import canonical_source, digest
-from pytest_passbench.forge.normal_form import normal_form
+from pytest_passbench.forge.corpus import capture_case
+from pytest_passbench.forge.curate import draw
+from pytest_passbench.forge.models import ModelCase
+from pytest_passbench.forge.normal_form import canonical_source, digest, normal_form
 from pytest_passbench.forge.probe import Probe
 from pytest_passbench.forge.rules import complaints
+from pytest_passbench.forge.windows import matching
 from pytest_passbench.suite import workers
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.find import TaskRef
@@ -33,7 +38,7 @@ class Complaint:
 
 
 @dataclass(frozen=True)
-class Form:
+class NormalForms:
     """The normal forms of a subgraph: with its shapes and dtypes, and without."""
 
     task: str
@@ -46,14 +51,14 @@ class Form:
 def check(refs: Sequence[TaskRef], processes: int = 1) -> Iterator[Complaint]:
     """Yield every complaint about the tasks, in order; ``processes`` tasks are checked at a time."""
     yield from renamed(refs)
-    forms: list[Form] = []
+    forms: list[NormalForms] = []
     for task_complaints, task_forms in workers.in_order(check_task, refs, processes, __name__):
         yield from task_complaints
         forms += task_forms
     yield from duplicates(forms)
 
 
-def check_task(ref: TaskRef) -> tuple[list[Complaint], list[Form]]:
+def check_task(ref: TaskRef) -> tuple[list[Complaint], list[NormalForms]]:
     """Return the rules' complaints about one task's subgraphs, and the normal forms of those that run."""
     torch.set_num_threads(1)
     task = ref.load()
@@ -67,11 +72,11 @@ def check_task(ref: TaskRef) -> tuple[list[Complaint], list[Form]]:
     return all_complaints, forms
 
 
-def form_of(probe: Probe) -> Form:
+def form_of(probe: Probe) -> NormalForms:
     """Return the normal forms of a subgraph, which is run for its shapes."""
     header = probe.task.header
     sized, shapeless = (normal_form(probe.pure, probe.values, sized) for sized in (True, False))
-    return Form(header.id, probe.subgraph.id, "train" in header.tags, sized, shapeless)
+    return NormalForms(header.id, probe.subgraph.id, "train" in header.tags, sized, shapeless)
 
 
 def between(refs: Sequence[TaskRef], processes: int = 1) -> Iterator[Complaint]:
@@ -82,7 +87,7 @@ def between(refs: Sequence[TaskRef], processes: int = 1) -> Iterator[Complaint]:
     )
 
 
-def forms(ref: TaskRef) -> list[Form]:
+def forms(ref: TaskRef) -> list[NormalForms]:
     """Return the normal forms of a task's subgraphs."""
     torch.set_num_threads(1)
     task = ref.load()
@@ -97,10 +102,10 @@ def renamed(refs: Sequence[TaskRef]) -> Iterator[Complaint]:
             yield Complaint(ref.id, "", f"rename: task {other} has the same operator sequence")
 
 
-def duplicates(forms: Iterable[Form]) -> Iterator[Complaint]:
+def duplicates(forms: Iterable[NormalForms]) -> Iterator[Complaint]:
     """Yield subgraphs that are another one in another spelling, and tasks that are, but for shapes and dtypes."""
-    same: dict[str, Form] = {}
-    alike: dict[str, Form] = {}
+    same: dict[str, NormalForms] = {}
+    alike: dict[str, NormalForms] = {}
     reported: set[tuple[str, str]] = set()
     for form in forms:
         if (other := same.setdefault(form.sized, form)) is not form:
@@ -127,3 +132,28 @@ def sample(refs: Iterable[TaskRef], share: float) -> list[TaskRef]:
     """Return all lite tasks and ``share`` of the others, by a hash of their ids: the same ones every time."""
     limit = share * 2**32
     return [r for r in refs if "lite" in r.header.tags or zlib.crc32(r.id.encode()) < limit]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The result for one architecture: the number of committed subgraphs that were made again, and the names of
+    the others.
+    """
+
+    case: str
+    same: int
+    missing: tuple[str, ...]
+
+
+def verify(case: ModelCase, tasks: Sequence[Task]) -> Verified:
+    """Capture ``case`` anew, cut the operators of every task that names it, and compare the hashes."""
+    case_tasks = [task for task in tasks if case.name in task.header.sources]
+    graphs = capture_case(case)
+    windows = list(matching(graphs, {task.header.ops for task in case_tasks}))
+    keys = {instance.key for instance in draw(windows, {case.name: graphs})}
+    reproduced = []
+    for task in case_tasks:
+        case_subgraphs = {s.id for s in task.subgraphs if s.source.startswith(f"{case.name} (")}
+        reproduced += [(key, f"{task.id}/{name}") for key, name in identities(task) if name in case_subgraphs]
+    missing = tuple(name for key, name in reproduced if key not in keys)
+    return Verified(case.name, len(reproduced) - len(missing), missing)

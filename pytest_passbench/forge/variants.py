@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from pytest_passbench.forge.noticing import unnoticed
-from pytest_passbench.forge.probe import Probe
-from pytest_passbench.rewrite.normalise import Call, canonical
+from pytest_passbench.forge.probe import Probe, unnoticed
+from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
 
 Form = Callable[[torch.Tensor], torch.Tensor]
 
@@ -70,7 +69,7 @@ def _flat(probe: Probe) -> Iterator[str]:
         yield from _complaints(probe, node, call, clamp_forms(call))
 
 
-def clamp_forms(call: Call) -> tuple[tuple[str, Form], ...]:
+def clamp_forms(call: CanonicalCall) -> tuple[tuple[str, Form], ...]:
     """Return the wrong forms of a clamp; none for any other operator."""
     return CLAMPS.get(call.op) or tuple(_bounded(call))
 
@@ -86,20 +85,22 @@ def idle_activations(probe: Probe) -> Iterator[str]:
                 yield f"{node.name} ({call.op}) could be taken as the mean of each row"
 
 
-def _calls(probe: Probe) -> Iterator[tuple[fx.Node, Call]]:
+def _calls(probe: Probe) -> Iterator[tuple[fx.Node, CanonicalCall]]:
     for node in probe.pure.graph.nodes:
         if node.op in ("call_function", "call_method"):
             yield node, canonical(node)
 
 
-def _complaints(probe: Probe, node: fx.Node, call: Call, forms: tuple[tuple[str, Form], ...]) -> Iterator[str]:
+def _complaints(
+    probe: Probe, node: fx.Node, call: CanonicalCall, forms: tuple[tuple[str, Form], ...]
+) -> Iterator[str]:
     for text, form in forms:
         source = probe.values[call.args["input"]]
         if unnoticed(probe, node, form(source).to(probe.values[node].dtype)):
             yield f"{node.name} ({call.op}) could be taken {text}"
 
 
-def _bounded(call: Call) -> Iterator[tuple[str, Form]]:
+def _bounded(call: CanonicalCall) -> Iterator[tuple[str, Form]]:
     """Yield the forms of ``clamp`` and ``hardtanh`` that lack one bound. A bound that is a guard is not left out."""
     bounds = {
         "clamp": (call.get("min"), call.get("max")),

@@ -96,12 +96,12 @@ class Size(int):
         return size([how(a, b) for a, b in zip(self.columns, columns(other, len(self.columns)), strict=True)])
 
 
-class Number(float):
+class SizedNumber(float):
     """A number that differs between traces: ``columns`` has it for each. Arithmetic on it raises Unsupported."""
 
     columns: tuple[float, ...]
 
-    def __new__(cls, columns: Sequence[float]) -> Number:
+    def __new__(cls, columns: Sequence[float]) -> SizedNumber:
         """Return a number by its columns."""
         number = super().__new__(cls, columns[0])
         number.columns = tuple(columns)
@@ -111,7 +111,7 @@ class Number(float):
         return hash(self.columns)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Number) and self.columns == other.columns
+        return isinstance(other, SizedNumber) and self.columns == other.columns
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -179,7 +179,7 @@ class _Join:
             and any(item != first for item in items)
             and all(type(item) is float for item in items)
         ):
-            return Number(items)
+            return SizedNumber(items)
         if any(item != first or type(item) is not type(first) for item in items):
             raise Unsupported("a number that differs")
         return first

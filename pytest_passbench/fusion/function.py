@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pytest_passbench.fusion.columns import Number, Size
+from pytest_passbench.fusion.columns import Size, SizedNumber
 from pytest_passbench.fusion.columns import size as size_of
 from pytest_passbench.fusion.cpp import RESERVED, Printer
 from pytest_passbench.fusion.ir import Buffer, Nest, below, c_type
@@ -29,7 +29,7 @@ class Source:
     text: str
     buffers: tuple[Buffer, ...]
     sizes: tuple[int, ...]
-    numbers: tuple[Number, ...] = ()
+    numbers: tuple[SizedNumber, ...] = ()
 
 
 def source(name: str, nests: Sequence[Nest], generic: torch.dtype | None = None) -> Source:
@@ -79,10 +79,10 @@ def _pointers(buffers: Sequence[Buffer]) -> dict[Buffer, str]:
     """Return the names of pointers: those of the graph's values where there are some, each once."""
     result: dict[Buffer, str] = {}
     for b in buffers:
-        taken = {*result.values(), *RESERVED}
+        reserved = {*result.values(), *RESERVED}
         plain = f"{'in' if b.argument is not None else 'out'}_{b.number}"
         name = f"{b.name}_out" if b.name and b.argument is None else b.name
-        result[b] = name if name and name not in taken else plain
+        result[b] = name if name and name not in reserved else plain
     return result
 
 
@@ -98,11 +98,11 @@ def _with_sizes(text: str) -> tuple[str, tuple[int, ...]]:
     return re.sub(r"@(-?\d+(?:\|-?\d+)*)(!?)@", name, text), tuple(sizes)
 
 
-def _with_numbers(text: str) -> tuple[str, tuple[Number, ...]]:
+def _with_numbers(text: str) -> tuple[str, tuple[SizedNumber, ...]]:
     """Return a text with parameters c0, c1, ... in place of numbers that differ, and the numbers."""
-    names: dict[Number, str] = {}
+    names: dict[SizedNumber, str] = {}
 
     def name(mark: re.Match[str]) -> str:
-        return names.setdefault(Number(list(map(float, mark[1].split("|")))), f"c{len(names)}")
+        return names.setdefault(SizedNumber(list(map(float, mark[1].split("|")))), f"c{len(names)}")
 
     return re.sub(r"#([-+.\w]+(?:\|[-+.\w]+)+)#", name, text), tuple(names)

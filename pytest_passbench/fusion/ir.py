@@ -28,7 +28,7 @@ INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.u
 
 
 class Kind(StrEnum):
-    """What a register has: floats, whole numbers of 64 bits, or bools. The value is its C++ type."""
+    """A kind of values in a register: floats, whole numbers of 64 bits, or bools. It is named by its C++ type."""
 
     REAL = "vec"
     WHOLE = "whole"

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from pytest_passbench.fusion.columns import Number
+from pytest_passbench.fusion.columns import SizedNumber
 from pytest_passbench.fusion.ir import (
     C_TYPES,
     HALVES,
@@ -120,7 +120,7 @@ class Lowering:
 
     def number(self, x: float) -> Expression:
         """Return a number in single precision."""
-        text = number_text(x) if isinstance(x, Number) else literal(x)
+        text = number_text(x) if isinstance(x, SizedNumber) else literal(x)
         return self._node(f"pb::all({text})", (), Kind.REAL, None, frozenset(), 0)
 
     def integer(self, x: int) -> Expression:
@@ -141,7 +141,12 @@ class Lowering:
         return self._node("count", (), Kind.WHOLE, Access(None, at), varies, 0) if varies else self.integer(at.offset)
 
     def reduce(self, how: str, x: Expression) -> Expression:
-        """Return the ``sum`` or the ``greatest`` of an expression over the domain's reduced dimensions."""
+        """Return the ``sum`` or the ``greatest`` of an expression over the domain's reduced dimensions.
+
+        Over no elements it is 0, and nothing is read. The memory of an input without elements has no address.
+        """
+        if 0 in (self.loops.sizes[d] for d in self.loops.reduced):
+            return self.integer(0) if x.kind == Kind.WHOLE else self.number(0)
         return self._node(how, (x,), x.kind, None, x.varies - self.loops.reduced, x.depth + 1)
 
     def running(self, x: Expression) -> Expression:
@@ -210,7 +215,7 @@ class Lowering:
             return self.integer(item)
         if isinstance(item, bool) and dtype in (None, torch.bool):
             return self.truth(item)
-        if dtype is not None and (dtype == self.generic or isinstance(item, Number)):
+        if dtype is not None and (dtype == self.generic or isinstance(item, SizedNumber)):
             return self.rounded(self.number(item), dtype)
         return self.number(item if dtype is None else stored_number(item, dtype))
 

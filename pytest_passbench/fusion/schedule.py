@@ -34,7 +34,7 @@ ROUNDS = 200
 
 @dataclass
 class Group:
-    """What is stored in the same loops. ``alone``: a part of a buffer, with which nothing else shares loops."""
+    """Pieces that are stored in the same loops. With ``alone`` it is part of a buffer, and nothing else joins it."""
 
     loops: Loops
     pieces: list[Piece] = field(default_factory=list)

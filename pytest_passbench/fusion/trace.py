@@ -75,6 +75,8 @@ class Recorder(TorchDispatchMode):
         result = func(*args, **kwargs)
         if call.name in KEEPS_FORMAT:
             result = _in_format_of(args[0], result)
+        if call.name == "log_sigmoid_forward":  # contiguous on a CPU; on the meta device it has its input's strides
+            result = tuple(torch.empty_like(item, memory_format=torch.contiguous_format) for item in result)
         if call.name in POOLS:
             with self:
                 self._pad(call, args[0], result[0] if isinstance(result, tuple) else result)

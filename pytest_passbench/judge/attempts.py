@@ -1,24 +1,86 @@
-"""Attempts at judging a case, when faults end them: whose fault is a fault?"""
+"""Attempts at judging a case, when faults end them: whose fault is a fault?
+
+Eager in the candidate's place is the witness: does the fault come without the candidate too? If this were merged with
+the judge of a case, a candidate's failure would decide on the way whether it is judged again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
 
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import HARNESS_FAIL, ArmResult, Record
-from pytest_passbench.judge import witness
-from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.arms.faults import FAULTS, fault_line
+from pytest_passbench.judge.arms.arm import Arm
+from pytest_passbench.judge.arms.failures import FAULTS, ArmFailure, fault_line, raise_if_fault
+from pytest_passbench.judge.arms.forks import ArmFailed
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
+from pytest_passbench.judge.arms.template import Template
+from pytest_passbench.judge.bench import Bench, Deadline, Stopwatch
 from pytest_passbench.judge.case import Case
-from pytest_passbench.judge.deadline import Deadline
+from pytest_passbench.judge.devices import clock_of, start_template
 from pytest_passbench.judge.equipment import Equipment
+from pytest_passbench.judge.machine.cores import device_locks, exclusive, pinned
 from pytest_passbench.judge.reading.reader import READING
-from pytest_passbench.judge.stopwatch import Stopwatch
-from pytest_passbench.judge.trial.trial import Trial
+from pytest_passbench.judge.trial import Trial
+from pytest_passbench.protocol import Order
 
+PAIRS, ROUNDS, CALLS = 2, 4, 4
+SPARE_FILES = 48  # for a candidate: compilers' pipes, compiled kernels on their way, the reference's template
 #: A function that judges a case, given True if it is the last attempt. Raises ArmFailure or one of FAULTS.
 Judging = Callable[[bool], tuple[Record, Trial | None]]
+
+
+def run_eager(order: Order, arms: Mapping[str, Arm], bench: Bench) -> None:
+    """Build eager's program in all of ``arms``, and call it in fresh processes, as for a measurement.
+
+    Raises one of :data:`~pytest_passbench.judge.arms.failures.FAULTS` if that fails. A graph that eager refuses is no
+    fault.
+    """
+    templates: dict[str, Template] = {}
+    try:
+        bench.inputs.write(bench.inputs.draw(1), bench.pages)
+        with exclusive(device_locks(bench.locks)):
+            for name, arm in arms.items():
+                templates[name] = start_template(arm, order, bench.layout, bench.pages.fd)
+            for template in templates.values():
+                template.wait()
+        with exclusive(bench.locks), pinned(bench.cores.judge), _spare_files():
+            _call(templates, bench, order.device)
+    except ArmFailure as failure:
+        raise_if_fault(EAGER, failure)
+    except ArmFailed as failed:
+        raise_if_fault(EAGER, failed.failure)
+    finally:
+        for arm in arms.values():
+            arm.end_children()
+        for template in templates.values():
+            template.leave()
+        bench.pages.close()
+
+
+@contextlib.contextmanager
+def _spare_files() -> Iterator[None]:
+    """Keep files open within this context, since eager needs fewer of the judge's than an honest candidate may."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(SPARE_FILES):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        yield
+
+
+def _call(templates: Mapping[str, Template], bench: Bench, device: str) -> None:
+    """Run blocks of all arms as a measurement does. Nothing of them is verified."""
+    clock = clock_of(device)(templates, templates[EAGER].effects, bench, lambda *_round: None)
+    clock.calls = min(CALLS, bench.layout.slots)
+    try:
+        for _ in range(PAIRS):
+            clock.fresh()
+            for _ in range(ROUNDS):
+                for arm in templates:
+                    clock.block(arm, clock.calls)
+    finally:
+        clock.close()
 
 
 class Attempts:
@@ -35,20 +97,20 @@ class Attempts:
         bring it about must gain nothing by it, so one that comes with the candidate alone is the candidate's crash.
         Each attempt has new processes.
         """
-        said = self._witness(case) if self._broken else ""
-        self._broken = bool(said)
-        if said:
-            return _without_result(case, HARNESS_FAIL, said), None
+        fault_text = self._witness(case) if self._broken else ""
+        self._broken = bool(fault_text)
+        if fault_text:
+            return _without_result(case, HARNESS_FAIL, fault_text), None
         for last in (False, True):
             try:
                 return self._read_alone(case, judging, last)
             except FAULTS as fault:
-                said = fault_line(fault)
+                fault_text = fault_line(fault)
             without = self._witness(case)
             if without:
                 self._broken = True
                 return _without_result(case, HARNESS_FAIL, without), None
-        message = f"beside the candidate, twice, and not with eager in its place: {said}"
+        message = f"beside the candidate, twice, and not with eager in its place: {fault_text}"
         return _without_result(case, "crash", message), None
 
     def _read_alone(self, case: Case, judging: Judging, last: bool) -> tuple[Record, Trial | None]:
@@ -76,7 +138,7 @@ class Attempts:
                 arm.ready()
             bench = equipment.bench(case, "witness", Stopwatch({}), Deadline(settings.timeout))
             order = case.orders(settings, [EAGER], ())[EAGER]
-            witness.run(order, {name: arms[name] for name in (EAGER, CANDIDATE)}, bench)
+            run_eager(order, {name: arms[name] for name in (EAGER, CANDIDATE)}, bench)
         except FAULTS as fault:
             return fault_line(fault)
         return ""

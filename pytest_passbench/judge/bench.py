@@ -1,19 +1,146 @@
-"""The objects that a subgraph's clock, verification and audits have in common."""
+"""The objects that a case's clock, verification and audits have in common: its inputs, its cores, its time.
+
+Two accounts are kept of time. The deadline is the candidate's own time (``passbench_timeout``). The stopwatch has all
+seconds by phase, disjoint and complete. They lie below the arms, whose answers may take what the deadline leaves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from pytest_passbench.core.seed import Secret
-from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.inputs.pages import Pages
-from pytest_passbench.judge.machine.awake import Awake
-from pytest_passbench.judge.machine.cores import Cores, device_locks, exclusive, pinned
-from pytest_passbench.judge.stopwatch import Stopwatch
+from pytest_passbench.judge.machine.cores import Awake, Cores, device_locks, exclusive, pinned
 from pytest_passbench.protocol import Layout
+
+SAFETY = 1.5
+
+
+class Deadline:
+    """The end of a case's time: ``limit`` seconds after its start, and later by all time that is not the candidate's.
+
+    The clock runs unless it is :meth:`paused`. So a wait that nobody thought of counts.
+    """
+
+    def __init__(self, limit: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limit, self._clock = limit, clock
+        self._end = clock() + limit
+        self._pauses, self._since = 0, 0.0
+
+    def left(self) -> float:
+        """Return the seconds that are left, 0 if there are none."""
+        return max(0.0, self._end - (self._since if self._pauses else self._clock()))
+
+    def paused(self, really: bool = True) -> _Pause:
+        """Stop the clock, as a context; not if ``really`` is False. Pauses may be nested."""
+        return _Pause(self, really)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Let the clock of a paused deadline run, as a context."""
+        self.resume()
+        try:
+            yield
+        finally:
+            self.pause()
+
+    def pause(self) -> None:
+        """Stop the clock."""
+        if not self._pauses:
+            self._since = self._clock()
+        self._pauses += 1
+
+    def resume(self) -> None:
+        """End the pause that began last."""
+        self._pauses -= 1
+        if not self._pauses:
+            self._end += self._clock() - self._since
+
+
+class Pace:
+    """The question whether there is time for another step, and for what comes after the last one.
+
+    Call it before each step. A step is expected to take no longer than :data:`SAFETY` times the longest so far.
+    ``reserve`` are the seconds for what comes after.
+    """
+
+    def __init__(self, deadline: Deadline, reserve: float) -> None:
+        self._deadline, self._reserve = deadline, reserve
+        self._before, self._longest = deadline.left(), 0.0
+
+    def __call__(self) -> bool:
+        """Return True if there is time for another step."""
+        left = self._deadline.left()
+        self._longest = max(self._longest, self._before - left)
+        self._before = left
+        return left > SAFETY * self._longest + self._reserve
+
+
+class _Pause:
+    """A pause as a context. A class takes less time than a generator, several times in each round."""
+
+    __slots__ = ("_deadline", "_really")
+
+    def __init__(self, deadline: Deadline, really: bool) -> None:
+        self._deadline, self._really = deadline, really
+
+    def __enter__(self) -> None:
+        if self._really:
+            self._deadline.pause()
+
+    def __exit__(self, *_exception: object) -> None:
+        if self._really:
+            self._deadline.resume()
+
+
+class Stopwatch:
+    """A stopwatch that adds the seconds of each phase to ``spent``. An inner phase pauses the outer one."""
+
+    def __init__(self, spent: dict[str, float]) -> None:
+        self.spent = spent
+        self._open: list[str] = []
+        self._since = 0.0
+
+    def __call__(self, phase: str) -> _Phase:
+        """Time ``phase``, as a context."""
+        return _Phase(self, phase)
+
+    def enter(self, phase: str) -> None:
+        """Begin ``phase``, and pause the present one."""
+        self._note()
+        self._open.append(phase)
+
+    def leave(self) -> None:
+        """End the phase that began last."""
+        self._note()
+        self._open.pop()
+
+    def _note(self) -> None:
+        now = time.perf_counter()
+        if self._open:
+            phase = self._open[-1]
+            self.spent[phase] = self.spent.get(phase, 0.0) + now - self._since
+        self._since = now
+
+
+class _Phase:
+    """A phase as a context. A class takes less than half of the time of a generator, a dozen times in each round."""
+
+    __slots__ = ("_phase", "_watch")
+
+    def __init__(self, watch: Stopwatch, phase: str) -> None:
+        self._watch, self._phase = watch, phase
+
+    def __enter__(self) -> None:
+        self._watch.enter(self._phase)
+
+    def __exit__(self, *_exception: object) -> None:
+        self._watch.leave()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""A case: one subgraph of a task, to be judged for one candidate."""
+"""A case: one subgraph of a task, to be judged for one candidate.
+
+It lies below all that judges. If it were merged with one of them, what is kept from case to case (programs, results
+of baselines) would have to import its own user.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_passbench.candidate.layout import Candidate, PassDir
-from pytest_passbench.core.accuracy import worst
 from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, TWIN
 from pytest_passbench.protocol import Order
-from pytest_passbench.suite.edition import edition_of
+from pytest_passbench.suite.find import edition_of
 from pytest_passbench.suite.taskfile import task_hash
 
 
@@ -85,22 +88,3 @@ def smallest_first(task: Task) -> tuple[Subgraph, ...]:
     first = smallest(task, lambda subgraph: subgraph.dtype)
     names = {subgraph.id for subgraph in first}
     return (*first, *(subgraph for subgraph in task.subgraphs if subgraph.id not in names))
-
-
-def keep_found(record: Record, earlier: Record) -> None:
-    """Let stand in a record what an earlier measurement of the same subgraph has found, and add its time."""
-    pairs = [(record.arm, earlier.arm)]
-    if record.against is not None and earlier.against is not None:
-        pairs.append((record.against.arm, earlier.against.arm))
-    pairs += [(arm, earlier.baselines[name]) for name, arm in record.baselines.items() if name in earlier.baselines]
-    for arm, before in pairs:
-        levels = zip(arm.correct_from, before.correct_from, strict=False)
-        arm.correct_from = [max(now, then) for now, then in levels] or arm.correct_from
-        arm.greatest_ratio64 = worst(arm.greatest_ratio64, before.greatest_ratio64)
-        arm.mean_ratio64 = worst(arm.mean_ratio64, before.mean_ratio64)
-        arm.worst = arm.worst or before.worst
-        arm.output = arm.output or before.output  # what passes print is printed when they are read, once
-    record.null_from = max(record.null_from, earlier.null_from)
-    record.null_accurate = record.null_accurate and earlier.null_accurate
-    for phase, seconds in earlier.durations.items():
-        record.durations[phase] = record.durations.get(phase, 0.0) + seconds

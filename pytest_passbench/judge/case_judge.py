@@ -1,4 +1,9 @@
-"""The judge of one case: its passes are read, its arms get their programs, and a trial of them follows."""
+"""The judge of one case: its passes are read, its arms get their programs, and a trial of them follows.
+
+It decides what is tried, and learns from a trial for later cases: the baselines' results, the machine's noise, passes
+that broke a rule. If this were merged with the session, the order of cases could not be tested without processes. If
+it were merged with the attempts, it would decide itself whose fault its faults are.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +11,28 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_passbench.core.escape import LINES, printable
-from pytest_passbench.core.record import Against, ArmResult, Record
+from pytest_passbench.core.record import RAN, Against, ArmResult, Record
 from pytest_passbench.judge.arms.arm import Arm
-from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.arms.faults import HarnessFault, fault_line, is_fault
+from pytest_passbench.judge.arms.failures import ArmFailure, HarnessFault, fault_line, is_fault
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, REFERENCE, TWIN
 from pytest_passbench.judge.audits import layers
 from pytest_passbench.judge.audits.auditor import Auditor
-from pytest_passbench.judge.baselines import Baselines, put
-from pytest_passbench.judge.case import Case, keep_found
-from pytest_passbench.judge.deadline import Deadline
-from pytest_passbench.judge.devices import max_slots
+from pytest_passbench.judge.bench import Deadline, Stopwatch
+from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.inputs import default as default_generator
 from pytest_passbench.judge.measure.allowance import REMEASURED, REMEASURED_TO_REFERENCE, Allowance, Budget
 from pytest_passbench.judge.measure.floor import Noise
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.reading.reader import READING
-from pytest_passbench.judge.stopwatch import Stopwatch
-from pytest_passbench.judge.trial.subject import Subject
-from pytest_passbench.judge.trial.trial import Trial
+from pytest_passbench.judge.reading.readings import Readings
+from pytest_passbench.judge.results import Baselines, keep_earlier, put
+from pytest_passbench.judge.trial import Trial
 from pytest_passbench.protocol import Order
 from pytest_passbench.timing.looks import TO_EAGER, TO_REFERENCE, Stopping
 from pytest_passbench.timing.measurement import Arms
+
+UNNEEDED = "not measured: there was no candidate to hold against it"
 
 
 @dataclass
@@ -71,7 +75,7 @@ class CaseJudge:
         """Judge a case for the first time. Return its record, and its trial if there was something to judge.
 
         A fault in the ``last`` attempt may be the baseline's or the reference's own. Raises ArmFailure or one of
-        :data:`~pytest_passbench.judge.arms.faults.FAULTS` if a fault ends the attempt.
+        :data:`~pytest_passbench.judge.arms.failures.FAULTS` if a fault ends the attempt.
         """
         attempt = _Attempt(case, self._record(case), Deadline(self._settings.timeout), last)
         trial = self._judge(attempt)
@@ -79,16 +83,16 @@ class CaseJudge:
         return attempt.record, trial
 
     def remeasure(self, first: Trial, last: bool) -> tuple[Record, None]:
-        """Measure a case again, and go on where its ``first`` trial ended. What that has found stays found.
+        """Measure a case again, and go on where its ``first`` trial ended. Its findings and failures stay.
 
         Raises as :meth:`first` does.
         """
-        case, earlier, deadline = first.subject.case, first.subject.record, first.subject.bench.deadline
+        case, earlier, deadline = first.case, first.record, first.bench.deadline
         attempt = _Attempt(case, self._record(case), deadline, last, first.measured)
         attempt.record.findings = list(earlier.findings)
         with deadline.running():
             self._judge(attempt)
-        keep_found(attempt.record, earlier)
+        keep_earlier(attempt.record, earlier)
         return attempt.record, None
 
     def _record(self, case: Case) -> Record:
@@ -102,8 +106,7 @@ class CaseJudge:
         if fault is None:
             return self._try(attempt)
         attempt.record.arm = fault
-        if self._equipment.reference is not None:
-            self._equipment.reference.after(attempt.record)
+        self._complete_reference(attempt.record)
         return None
 
     def _read(self, attempt: _Attempt) -> ArmResult | None:
@@ -117,13 +120,10 @@ class CaseJudge:
             for starting in (reading, *others):
                 starting.ready()
         with attempt.phases("read"):
-            try:
-                passes = equipment.readings.passes(case.candidate, case.passes)
-            except ArmFailure as failure:
-                if is_fault(failure):
-                    raise HarnessFault(fault_line(failure)) from failure
-                return ArmResult(failure.status, failure.phase, printable(failure.message, LINES))
-        if passes or not case.passes.stems:
+            read = _read(equipment.readings, case)
+        if isinstance(read, ArmResult):
+            return read
+        if read[1] or not case.passes.stems:
             return None
         return ArmResult("integrity", "disqualified", "its passes broke a rule on another subgraph of the run")
 
@@ -137,22 +137,23 @@ class CaseJudge:
             for arm in arms.values():
                 arm.ready()
         with attempt.phases("other"):
-            trial = Trial(self._subject(attempt, arms))
+            trial = self._trial(attempt, arms)
+            known_programs = trial.built
             trial.judge()
-            if trial.built is not trial.subject.built and trial.built is not None:
+            if trial.built is not None and trial.built is not known_programs:
                 equipment.programs.keep(case, trial.built)
             put(self.baselines.beside_others(case), record)
-            if equipment.reference is not None:
-                equipment.reference.after(record)
+            self._complete_reference(record)
             if trial.measured is not None:
                 self.noise.add(trial.measured, case.subgraph.elements)
         if record.arm.status == "integrity":
-            equipment.readings.caught(case.candidate, case.passes, set(trial.culprits) or layers.culprits(record))
-        if record.arm.status in ("crash", "timeout", "integrity") and record.arm.phase in READING:
-            equipment.readings.forget()  # a reader that gave no answer is replaced
+            culprits = set(trial.writer.culprits) or layers.culprits(record)
+            equipment.readings.caught(case.candidate, case.passes, culprits)
+        if _is_without_answer(record.arm):
+            equipment.readings.forget()
         return trial
 
-    def _subject(self, attempt: _Attempt, arms: dict[str, Arm]) -> Subject:
+    def _trial(self, attempt: _Attempt, arms: dict[str, Arm]) -> Trial:
         case, repeated, equipment = attempt.case, attempt.earlier is not None, self._equipment
         with attempt.phases("read"):
             planners = self.planners(case)
@@ -166,9 +167,9 @@ class CaseJudge:
         allowance = longer if repeated else self.budget.allowance(len(orders))
         keeps = equipment.programs.enabled and not repeated
         built = equipment.programs.of(case, arms[EAGER]) if keeps else None
-        pages, slots = None if built is None else built.pages, max_slots(self._settings.device)
-        bench = equipment.bench(case, attempt.name, attempt.phases, attempt.deadline, pages, slots)
-        return Subject(
+        pages = None if built is None else built.pages
+        bench = equipment.bench(case, attempt.name, attempt.phases, attempt.deadline, pages)
+        return Trial(
             case=case,
             record=attempt.record,
             orders=orders,
@@ -198,13 +199,27 @@ class CaseJudge:
         if reference is None or against is None:
             return
         with attempt.phases("read"), attempt.deadline.paused():
-            read = reference.read(attempt.case, attempt.last)
+            read = _read(reference.readings, replace(attempt.case, candidate=reference.candidate), attempt.last)
         if isinstance(read, ArmResult):
             against.arm = read
+            if read.status == "pass_miss":
+                read.message = "the reference has no passes for this task"
             orders.pop(REFERENCE)
         else:
             planners[REFERENCE] = read[0]
             orders[REFERENCE] = replace(orders[CANDIDATE], passes=read[1])
+
+    def _complete_reference(self, record: Record) -> None:
+        """Complete what a record says of the reference; end a reader of it that gave no answer."""
+        reference, against = self._equipment.reference, record.against
+        if reference is None or against is None:
+            return
+        if record.arm.speed is None:
+            against.speed = None
+        if against.arm.status == RAN and against.arm.speed is None and not against.arm.speed_note:
+            against.arm.speed_note = UNNEEDED
+        if _is_without_answer(against.arm):
+            reference.readings.forget()
 
     def _stopping(self, pairs: int) -> Stopping:
         """Return when to stop measuring. A ratio to a reference is often near delta, so it may take longer."""
@@ -213,3 +228,26 @@ class CaseJudge:
             (noise.delta, TO_EAGER) if self._equipment.reference is None else (noise.head_to_head_delta, TO_REFERENCE)
         )
         return Stopping(delta, looks, max_pairs=pairs, correlation=noise.correlation)
+
+
+def _read(
+    readings: Readings, case: Case, last: bool = False
+) -> tuple[Planner, tuple[dict[str, Any], ...]] | ArmResult:
+    """Return the planner and the passes of a case's candidate, or what speaks against running them.
+
+    Raises HarnessFault for a failure that may be the machine's; in the ``last`` attempt it is the candidate's.
+    """
+    fault = case.fault()
+    if fault is not None:
+        return fault
+    try:
+        return readings.planner(case.candidate, case.passes), readings.passes(case.candidate, case.passes)
+    except ArmFailure as failure:
+        if is_fault(failure) and not last:
+            raise HarnessFault(fault_line(failure)) from failure
+        return ArmResult(failure.status, failure.phase, printable(failure.message, LINES))
+
+
+def _is_without_answer(arm: ArmResult) -> bool:
+    """Return True if a reader gave no answer. It is replaced then."""
+    return arm.status in ("crash", "timeout", "integrity") and arm.phase in READING

@@ -15,7 +15,7 @@ def start_template(arm: Arm, order: Order, layout: Layout, pages_fd: int) -> Tem
 
     ``pages_fd`` is the file descriptor of the subgraph's input pages.
     """
-    message = {"op": "template", "order": dict(vars(order)), "layout": layout.to_json(), "kept": False}
+    message = {"op": "template", "order": order.to_data(), "layout": layout.to_data(), "kept": False}
     if is_cuda(arm.settings.device):
         from pytest_passbench.judge.arms.cuda import start_on_device
 

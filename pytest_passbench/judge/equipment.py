@@ -1,6 +1,20 @@
-"""The equipment of a judge: cores, sandboxes, readers of candidates, and eager's built programs."""
+"""The equipment of a judge from its start to its end: cores, sandboxes, readers, eager's built programs.
+
+Programs that are kept serve the next candidate's case on the same subgraph. They lie in sandboxes that no candidate's
+code runs in. Each case has new inputs, forks new runners, and times eager beside its candidate. If this were merged
+with the case's judge, what outlives a case could no longer be told from what may not.
+"""
 
 from __future__ import annotations
+
+import hashlib
+import math
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -8,24 +22,148 @@ from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.arms import sandbox
-from pytest_passbench.judge.arms.arm import Arm
+from pytest_passbench.judge.arms.arm import Arm, ArmSettings
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, REFERENCE, TWIN
-from pytest_passbench.judge.bench import Bench
+from pytest_passbench.judge.arms.sandbox import Walls
+from pytest_passbench.judge.arms.template import Template
+from pytest_passbench.judge.bench import Bench, Deadline, Stopwatch
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.case import Case
-from pytest_passbench.judge.deadline import Deadline
+from pytest_passbench.judge.devices import max_slots
 from pytest_passbench.judge.inputs import Inputs
-from pytest_passbench.judge.inputs.pages import MAX_SLOTS, Pages, plan_layout
-from pytest_passbench.judge.machine.awake import Awake
-from pytest_passbench.judge.machine.cores import Cores
-from pytest_passbench.judge.machine.gpu import HeldOpen
-from pytest_passbench.judge.programs import Programs
+from pytest_passbench.judge.inputs import default as default_generator
+from pytest_passbench.judge.inputs.pages import Pages, plan_layout
+from pytest_passbench.judge.machine.cores import Awake, Cores
+from pytest_passbench.judge.machine.gpu import HeldOpen, device_state
+from pytest_passbench.judge.machine.process import allowed
 from pytest_passbench.judge.reading.readings import Readings
-from pytest_passbench.judge.reference import Reference
-from pytest_passbench.judge.sandboxes import Sandboxes
-from pytest_passbench.judge.stopwatch import Stopwatch
+from pytest_passbench.protocol import READ
+
+MAX_PROGRAMS = 32  # subgraphs. Each has up to two processes and five open files
+MAX_PAGES_BYTES = 1 << 30  # of the input pages of all of them
+
+
+class Sandboxes:
+    """The arms' sandboxes of one judge. They start when they are first needed, and again if one has ended."""
+
+    def __init__(self, settings: Settings, walls: Walls) -> None:
+        self._settings, self._walls = settings, walls
+        self._arms: dict[str, Arm] = {}
+
+    def arms(self, names: Iterable[str]) -> dict[str, Arm]:
+        """Return the sandboxes of these arms, in this order. New ones start side by side."""
+        ordered = tuple(names)
+        for name in ordered:
+            if name in self._arms and not self._arms[name].alive:
+                self._arms.pop(name).close()
+            if name not in self._arms:
+                pipeline = "inductor" if name in self._settings.baselines else self._settings.pipeline
+                sandbox = EAGER if name == TWIN else name
+                self._arms[name] = Arm(self._for_arm(sandbox, pipeline, judged=name in (CANDIDATE, REFERENCE)))
+        return {name: self._arms[name] for name in ordered}
+
+    def start_reading(self) -> Arm:
+        """Start a sandbox for readers. It ends when its caller closes it."""
+        return Arm(self._for_arm("reader", READ))
+
+    def _for_arm(self, name: str, pipeline: str, judged: bool = False) -> ArmSettings:
+        return ArmSettings(
+            name=name,
+            device=self._settings.device,
+            threads=self._settings.threads,
+            pipeline=pipeline,
+            walls=self._walls,
+            timeout=self._settings.timeout,
+            judged=judged,
+        )
+
+    def close(self) -> None:
+        """End the arms' sandboxes."""
+        for arm in self._arms.values():
+            arm.close()
+        self._arms = {}
+
+
+@dataclass(frozen=True)
+class Built:
+    """Eager's templates of a subgraph, by arm, and the input pages that they have mapped.
+
+    Without a template for float64, the graph has no float64 form.
+    """
+
+    pages: Pages
+    templates: dict[str, Template]
+
+    @property
+    def alive(self) -> bool:
+        """True if every template can still be asked for runners."""
+        return all(template.lasts for template in self.templates.values())
+
+
+@dataclass
+class Programs:
+    """The kept programs of a judge, by the content of the subgraph. Those used longest ago go first.
+
+    ``enabled`` is False for a judge that keeps none.
+    """
+
+    enabled: bool = False
+    _built: dict[str, Built] = field(default_factory=dict)
+
+    def of(self, case: Case, arm: Arm) -> Built | None:
+        """Return the programs of the case's subgraph in eager's sandbox ``arm``; None if there are none."""
+        key = _key(case)
+        built = self._built.pop(key, None)
+        if built is None:
+            return None
+        if not built.alive or any(template.arm is not arm for template in built.templates.values()):
+            _end(built)
+            return None
+        self._built[key] = built  # the latest
+        return built
+
+    def keep(self, case: Case, built: Built) -> None:
+        """Keep the programs of a subgraph, which live on in their sandbox. End others if there are too many."""
+        key = _key(case)
+        if key in self._built:
+            _end(self._built.pop(key))
+        self._built[key] = built
+        while len(self._built) > MAX_PROGRAMS or (len(self._built) > 1 and self._bytes() > MAX_PAGES_BYTES):
+            _end(self._built.pop(next(iter(self._built))))
+
+    def _bytes(self) -> int:
+        return sum(built.pages.layout.size for built in self._built.values())
+
+    def close(self) -> None:
+        """End all programs that are kept."""
+        while self._built:
+            _end(self._built.popitem()[1])
+
+
+def _end(built: Built) -> None:
+    for template in built.templates.values():
+        template.end()
+    built.pages.close()
+
+
+def _key(case: Case) -> str:
+    """Return a hash of all that eager's programs and their input pages are made of."""
+    subgraph, task = case.subgraph, case.task
+    parts = task.graphs[subgraph.graph], task.path.name, subgraph.graph, subgraph.dtype, subgraph.inputs
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class ReferenceCandidate:
+    """The candidate that all others are held against (``--passbench-against``).
+
+    It has readers of its own: neither it nor another candidate sees the other's files.
+    """
+
+    candidate: Candidate
+    readings: Readings
 
 
 class Equipment:
@@ -49,10 +187,10 @@ class Equipment:
         self.sandboxes = Sandboxes(settings, self.walls)
         builder, triton = Builder(self.walls, cache_folder()), TritonBuilder(self.walls, cache_folder())
         self.readings = Readings(settings.policy, builder, triton, self.sandboxes.start_reading)
-        self.reference: Reference | None = None
+        self.reference: ReferenceCandidate | None = None
         if settings.against is not None:
             others = Readings(settings.policy, builder, triton, self.sandboxes.start_reading)
-            self.reference = Reference(Candidate.open(settings.against), others)
+            self.reference = ReferenceCandidate(Candidate.open(settings.against), others)
         self._threads: int | None = torch.get_num_threads()  # the caller's
         torch.set_num_threads(1)  # the judge has one core to itself, the arms have the others
 
@@ -69,19 +207,11 @@ class Equipment:
         return self.sandboxes.arms((EAGER, CANDIDATE, *reference, *self.settings.baselines, *twin))
 
     def bench(
-        self,
-        case: Case,
-        attempt: str,
-        phases: Stopwatch,
-        deadline: Deadline,
-        pages: Pages | None = None,
-        max_slots: int = MAX_SLOTS,
+        self, case: Case, attempt: str, phases: Stopwatch, deadline: Deadline, pages: Pages | None = None
     ) -> Bench:
-        """Return a bench for a case, with inputs of this ``attempt`` alone, for blocks of up to ``max_slots`` calls.
-
-        It has pages of its own if none are given.
-        """
-        layout, secret = plan_layout(case.subgraph.inputs, max_slots), case.secret(attempt)
+        """Return a bench for a case, with inputs of this ``attempt`` alone, and its own pages if none are given."""
+        layout = plan_layout(case.subgraph.inputs, max_slots(self.settings.device))
+        secret = case.secret(attempt)
         with phases("inputs"), deadline.paused():
             inputs = Inputs(case.subgraph.inputs, secret.key("inputs"))
             pages = Pages(layout) if pages is None else pages
@@ -97,6 +227,27 @@ class Equipment:
             deadline=deadline,
             tolerance=self.settings.tolerance,
         )
+
+    def environment(self) -> dict[str, Any]:
+        """Return where the run takes place, JSON-ready. docs/results.md describes each field."""
+        return {
+            "platform": platform.platform(),
+            "machine": platform.machine(),
+            "cpu": _cpu_model(),
+            "cores": os.cpu_count(),
+            "arm_cores": sorted(self.cores.arms),
+            "threads": self.settings.threads,
+            "device": self.settings.device,
+            "sandbox": str(self.walls),
+            "inputs": default_generator().name,
+            **(device_state(self.settings.device) if is_cuda(self.settings.device) else {}),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "priority": "real-time" if allowed() else "ordinary",
+            "frequency_mhz": _frequency(),
+            "load": round(os.getloadavg()[0], 2),
+            "memory_gib": math.ceil(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        }
 
     def close_sandboxes(self) -> None:
         """End every sandbox, and with them the readers and eager's built programs."""
@@ -115,3 +266,17 @@ class Equipment:
         if self._threads is not None:
             torch.set_num_threads(self._threads)
             self._threads = None
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith(("model name", "CPU part")):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _frequency() -> float | None:
+    """Return the fastest core's present clock in MHz; None if the kernel does not tell."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    frequencies = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
+    return round(max(frequencies)) if frequencies else None

@@ -11,12 +11,13 @@ import os
 import stat
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
-from pytest_passbench.core.cache import user_cache
-from pytest_passbench.judge.scratch import Scratch
+from pytest_passbench.core.paths import ENGINE, user_cache
+from pytest_passbench.judge.scratch import Scratch, sealed
 from pytest_passbench.kernels import toolchain
-from pytest_passbench.kernels.errors import CompileError
+from pytest_passbench.kernels.toolchain import CompileError
 
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
 TIMEOUT_SECONDS = 120
@@ -100,3 +101,13 @@ def _build(compiler: str, main: Path, target: Path) -> None:
             built.rename(target)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoLibrary(f"{Path(compiler).name} did not run: {error}") from error
+
+
+@cache
+def descriptor() -> int | None:
+    """Return a descriptor of the compiled engine, which stays open. Return None if it cannot be compiled here."""
+    try:
+        with compiled(ENGINE) as path:
+            return sealed(path.read_bytes())
+    except NoLibrary:
+        return None

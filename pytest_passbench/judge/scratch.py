@@ -1,6 +1,7 @@
-"""Temporary folders of a judge. A judge that is killed leaves its own behind: the next one removes it.
+"""Temporary folders of a judge, and sealed memory, by which compiled code gets into sandboxes.
 
-Each folder is locked by its judge. The kernel drops the lock when the judge ends, in whatever way.
+A judge that is killed leaves its folders behind: the next one removes them. Each folder is locked by its judge. The
+kernel drops the lock when the judge ends, in whatever way.
 """
 
 from __future__ import annotations
@@ -73,3 +74,16 @@ def _folders_of_user(parent: Path) -> Iterator[Path]:
             with contextlib.suppress(OSError):
                 if path.lstat().st_uid == os.getuid():
                     yield path
+
+
+def sealed(data: bytes) -> int:
+    """Return a read-only descriptor of sealed memory that holds ``data``. The caller closes it."""
+    writable = os.memfd_create("kernel", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with os.fdopen(os.dup(writable), "wb") as file:
+            file.write(data)
+        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(writable, fcntl.F_ADD_SEALS, seals)
+        return os.open(f"/proc/self/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(writable)

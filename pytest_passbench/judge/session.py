@@ -1,4 +1,8 @@
-"""The judge of one process: takes the subgraphs of tasks through its sandboxes."""
+"""The judge of one process: takes the subgraphs of tasks through its sandboxes, in their order and within a budget.
+
+If this were merged with the judge of a case, the order, the time and the repetition of cases could not be changed
+without touching how a subgraph is judged.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +21,11 @@ from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.attempts import Attempts
 from pytest_passbench.judge.case import Case, smallest_first
 from pytest_passbench.judge.case_judge import CaseJudge
-from pytest_passbench.judge.environment import environment
 from pytest_passbench.judge.equipment import Equipment
-from pytest_passbench.judge.machine.heap import give_back
-from pytest_passbench.judge.machine.limits import Limits
+from pytest_passbench.judge.machine.process import ProcessLimits, give_back
 from pytest_passbench.judge.measure.allowance import DEFAULT, QUICK
-from pytest_passbench.judge.touching import Touched, matches
-from pytest_passbench.judge.trial.trial import Trial
+from pytest_passbench.judge.survey import Touched, matches
+from pytest_passbench.judge.trial import Trial
 from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.limits import check_memory
 from pytest_passbench.suite.taskfile import task_hash
@@ -46,7 +48,7 @@ class Session:
         self.equipment = Equipment(settings, worker)
         self.case_judge = CaseJudge(self.equipment)
         self._attempts = Attempts(self.equipment)
-        self._limits = Limits()
+        self._limits = ProcessLimits()
         self._turns: Counter[tuple[str, str, str]] = Counter()  # how often each case was asked for
 
     def __enter__(self) -> Session:
@@ -87,7 +89,7 @@ class Session:
 
     def environment(self) -> dict[str, Any]:
         """Return where the run takes place, JSON-ready (docs/results.md)."""
-        return environment(self.settings, self.equipment.walls, self.equipment.cores)
+        return self.equipment.environment()
 
     def noise(self) -> dict[str, Any]:
         """Return what eager against eager showed of this machine so far, JSON-ready (docs/results.md)."""
@@ -99,7 +101,7 @@ class Session:
         Raises UserError for a broken task.
         """
         try:
-            return any(found.name for found in self.matches(task, candidate))
+            return any(touched.name for touched in self.matches(task, candidate))
         except ArmFailure:
             return True
 
@@ -154,8 +156,8 @@ class Session:
     def _repeat(self, trials: Sequence[Trial]) -> Iterator[Record]:
         """Yield a later record for each trial that programs built anew can settle, while there is time."""
         for trial in trials:
-            if self.case_judge.budget.spare(sum(trial.subject.record.durations.values())):
-                case = trial.subject.case
+            if self.case_judge.budget.spare(sum(trial.record.durations.values())):
+                case = trial.case
                 record, _ = self._attempts.judge(case, partial(self.case_judge.remeasure, trial))
                 self._limits.check()
                 if record.judged:  # else the first record stays
@@ -175,13 +177,13 @@ class Session:
             budget.skip()
             return record, None
         pairs = 0 if trial.measured is None else len(trial.measured.pairs)
-        budget.done(record.durations, pairs, len(trial.subject.orders))
+        budget.done(record.durations, pairs, len(trial.orders))
         if trial.interpreted:
             record.left_out = larger(case.task, case.subgraph)
         return record, trial
 
     def _is_repeated(self, trial: Trial) -> bool:
         """Return True if a further measurement may settle what the first left, and the candidate has time for it."""
-        ran, deadline = trial.subject.record.arm.status == RAN, trial.subject.bench.deadline
+        ran, deadline = trial.record.arm.status == RAN, trial.bench.deadline
         enough = deadline.left() > AGAIN_SHARE * deadline.limit
         return self.thorough and self.repeats and trial.unsettled and ran and enough

@@ -20,8 +20,8 @@ from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
-from pytest_passbench.judge.entries import pass_reports
 from pytest_passbench.judge.inputs import Inputs
+from pytest_passbench.judge.results import pass_reports
 from pytest_passbench.judge.verify.compare import compare, null_from
 from pytest_passbench.judge.verify.outputs import Output, OutputForm
 from pytest_passbench.protocol import KIND_OTHER_TYPE, KIND_TENSOR

@@ -22,13 +22,11 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pytest_passbench.kernels import cache_folders, signatures, toolchain
-from pytest_passbench.kernels.cache_folders import CACHE_VARIABLE
-from pytest_passbench.kernels.errors import CompileError
-from pytest_passbench.kernels.toolchain import BASE_FLAGS, INCLUDE
+from pytest_passbench.kernels import signatures, toolchain
+from pytest_passbench.kernels.toolchain import BASE_FLAGS, CACHE_VARIABLE, INCLUDE, CompileError
 
 _void_p = ctypes.c_void_p
-__all__ = ["BASE_FLAGS", "CACHE_VARIABLE", "INCLUDE", "CompileError", "DType", "Library", "Pointer", "load"]
+__all__ = ["BASE_FLAGS", "CACHE_VARIABLE", "INCLUDE", "CompileError", "CppLibrary", "DType", "Pointer", "load"]
 
 
 class Pointer:
@@ -81,7 +79,7 @@ _TYPES: dict[str, Any] = {
 }
 
 
-class Library:
+class CppLibrary:
     """The functions of a source: each ``extern "C"`` function is an attribute, typed as it was declared.
 
     Pointer parameters take tensors (checked: on the CPU and contiguous), the others take Python numbers. An
@@ -98,11 +96,11 @@ class Library:
         """The compiled library. Raises :class:`CompileError`."""
         compiler = toolchain.compiler()
         name = f"{toolchain.key(self._source, self._options, compiler)}.so"
-        folders = cache_folders.private()
+        folders = toolchain.private()
         built = next((folder / name for folder in folders if (folder / name).is_file()), None)
-        return built or _build(self._source, self._options, compiler, cache_folders.writable(folders) / name)
+        return built or _build(self._source, self._options, compiler, toolchain.writable(folders) / name)
 
-    def build(self) -> Library:
+    def build(self) -> CppLibrary:
         """Compile now, and return the library itself. Raises :class:`CompileError`."""
         library = ctypes.CDLL(str(self.path))
         for name, signature in self._exports.items():
@@ -123,14 +121,14 @@ class Library:
 
 
 @cache
-def load(source: str, *, flags: tuple[str, ...] = (), openmp: bool = False) -> Library:
+def load(source: str, *, flags: tuple[str, ...] = (), openmp: bool = False) -> CppLibrary:
     """Return a kernel library of ``source``, compiled when first used (or by ``.build()``).
 
     ``flags`` are added after :data:`BASE_FLAGS`; ``openmp`` adds -fopenmp. The key of the cache is a hash of
     source, passbench.h, flags, compiler and CPU. Raises :class:`CompileError` for a parameter that Python
     cannot pass. Errors of the compiler are raised when it runs.
     """
-    return Library(source, toolchain.options(flags, openmp=openmp))
+    return CppLibrary(source, toolchain.options(flags, openmp=openmp))
 
 
 def _build(source: str, options: tuple[str, ...], compiler: str, target: Path) -> Path:

@@ -1,12 +1,35 @@
-"""The ``extern "C"`` functions that a C++ source defines: names and kinds of parameters, read from the text."""
+"""The ``extern "C"`` functions that a C++ source defines: names and kinds of parameters, read from the text.
+
+The text is split into tokens as the compiler splits it, in time linear in its length. Nothing is expanded, and no
+directive is followed. Two points are stricter than the language. A sign is never part of a number. A raw string is
+not a token of its own; its reader refuses ``R`` before a string. Both can only show more names than the compiler
+sees, never fewer.
+"""
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from pytest_passbench.kernels.errors import CompileError
-from pytest_passbench.kernels.lexer import Text, Token
+from pytest_passbench.kernels.toolchain import CompileError
+
+MAX_CHARACTERS = 512 * 1024  # of a source
+_SPLICE = re.compile(r"\\[ \t\f\v]*+\n")  # GCC joins lines even if blanks follow the backslash
+# The quantifiers are possessive, so no text is matched twice. An unterminated literal ends with its line, and an
+# unterminated comment with the text.
+_TOKEN = re.compile(
+    r"""(?P<newline>\n)
+      | (?P<space>[ \t\f\v]++ | //[^\n]*+ | /\*(?:[^*]++|\*(?!/))*+(?:\*/)?+)
+      | (?P<number>\.?[0-9](?:[\w.]|'[0-9A-Za-z_])*+)
+      | (?P<name>[^\W\d]\w*+)
+      | (?P<string>"(?:[^"\\\n]++|\\.)*+(?:"|(?=\n)|\Z))
+      | (?P<char>'(?:[^'\\\n]++|\\.)*+(?:'|(?=\n)|\Z))
+      | (?P<mark>::|.)""",
+    re.X,
+)
 
 POINTER, DTYPE, VOID = "pointer", "dtype", "void"
 # The kind of each C++ type that a launch can pass, on a 64-bit Linux.
@@ -43,7 +66,7 @@ def parse(source: str) -> dict[str, Signature]:
     Raises :class:`CompileError` for a type that no launch can pass, and for a source that is too long.
     """
     try:
-        tokens = [token for token in Text(source).tokens() if token.kind != "newline"]
+        tokens = [token for token in SourceText(source).tokens() if token.kind != "newline"]
     except ValueError as error:
         raise CompileError(str(error), where="kernel source") from None
     signatures: dict[str, Signature] = {}
@@ -126,3 +149,38 @@ def _kind(words: _Words, function: str, *, result: bool = False) -> str:
         f"{function}: no way to pass a {declared!r} from Python",
         remedy=f"use a pointer or one of {', '.join(KINDS)}",
     )
+
+
+class Token(NamedTuple):
+    """A token: a "newline", "number", "name", "string", "char" or "mark", and its place in the joined text."""
+
+    kind: str
+    text: str
+    at: int
+
+
+class SourceText:
+    """A source with its lines joined as the preprocessor joins them. Raises ValueError if it is too long."""
+
+    def __init__(self, source: str) -> None:
+        if len(source) > MAX_CHARACTERS:
+            limit = f"{len(source):,} characters where {MAX_CHARACTERS:,} are the limit"
+            raise ValueError(f"the source is too complex: {limit}")
+        source = source.replace("\r\n", "\n")
+        self._joined: list[int] = []  # places in the joined text at which a line break was removed
+        removed = 0
+        for match in _SPLICE.finditer(source):
+            self._joined.append(match.start() - removed)
+            removed += len(match[0])
+        self.code = _SPLICE.sub("", source)
+
+    def tokens(self) -> Iterator[Token]:
+        """Yield all tokens except blanks and comments, in order."""
+        for match in _TOKEN.finditer(self.code):
+            kind = match.lastgroup or "mark"
+            if kind != "space":
+                yield Token(kind, match[0], match.start())
+
+    def line(self, at: int) -> int:
+        """Return the line of the source, counted from 1, in which the place ``at`` of the joined text lies."""
+        return self.code.count("\n", 0, at) + bisect_left(self._joined, at + 1) + 1

@@ -12,12 +12,17 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from pytest_passbench.plans.values import ValueRefused, decode, encode
+from pytest_passbench.core.schema import Anything, Fields, Items, Row, Text, Word, refusal
+from pytest_passbench.core.typed import schema_of
+from pytest_passbench.plans.values import MAX_ITEMS, MAX_NAME_CHARACTERS, Identifier, decode, encode
 from pytest_passbench.suite.allowlist import resolve, spelling
 
 MAX_CALLS = 2000
-MAX_NAME_CHARACTERS = 200
 _MODULES = (("torch", torch), ("torch.nn.functional", torch.nn.functional), ("operator", operator), ("math", math))
+_IDENTIFIER = schema_of(Identifier)
+_TARGET, _VALUES = Text(MAX_NAME_CHARACTERS), Items(Anything(), MAX_ITEMS)
+_CALL = Row(Word("call_function", "call_method"), _TARGET, _VALUES, schema_of(dict[str, Any]))
+_FORM = Fields({"arguments": Items(_IDENTIFIER, MAX_CALLS), "calls": Items(_CALL, MAX_CALLS), "result": Anything()})
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Traced:
 def to_data(traced: Traced) -> dict[str, Any]:
     """Return a traced function as JSON-ready data.
 
-    Raises ValueRefused for a node that is not a call, a function that is not torch's or Python's, and a constant that
+    Raises Rejected for a node that is not a call, a function that is not torch's or Python's, and a constant that
     :func:`~pytest_passbench.plans.values.encode` refuses.
     """
     numbers: dict[Node, int] = {}
@@ -60,79 +65,56 @@ def to_data(traced: Traced) -> dict[str, Any]:
             keywords = {key: encode(value, reference) for key, value in node.kwargs.items()}
             calls.append([node.op, target, arguments, keywords])
         elif node.op != "output":
-            raise ValueRefused(f"a {node.op} ({node.target}): a tensor or module made outside of the function")
+            raise refusal(f"a {node.op} ({node.target}): a tensor or module made outside of the function")
         numbers[node] = len(numbers)
     return {"arguments": names, "calls": calls, "result": encode(traced.result, reference)}
 
 
 def from_data(data: Any) -> Traced:
-    """Return the traced function that :func:`to_data` wrote. Raises ValueRefused for any other data.
+    """Return the traced function that :func:`to_data` wrote. Raises Rejected for any other data.
 
     No function that the data names is called: the nodes of the graph only refer to them.
     """
-    names, calls = _part(data, "arguments", list), _part(data, "calls", list)
+    stated = _FORM.check(data)
+    names, calls = stated["arguments"], stated["calls"]
     if len(names) + len(calls) > MAX_CALLS:
-        raise ValueRefused(f"more than {MAX_CALLS} calls")
+        raise refusal(f"more than {MAX_CALLS} calls")
     graph, nodes = Graph(), list[Node]()
 
     def reference(tag: str, content: Any) -> Any:
         if tag != "node" or type(content) is not int or not 0 <= content < len(nodes):
-            raise ValueRefused("a reference to something else than an earlier call")
+            raise refusal("a reference to something else than an earlier call")
         return nodes[content]
 
     for name in names:
-        nodes.append(graph.placeholder(_identifier(name)))
+        nodes.append(graph.placeholder(name))
     placeholders = tuple(nodes)
-    for call in calls:
-        nodes.append(_call(graph, call, reference))
-    graph.output(decode(_part(data, "result", object), reference))
+    for kind, target, arguments, keywords in calls:
+        args = tuple(decode(value, reference) for value in arguments)
+        kwargs = {_IDENTIFIER.check(key): decode(value, reference) for key, value in keywords.items()}
+        function = _IDENTIFIER.check(target) if kind == "call_method" else function_of(target)
+        nodes.append(graph.create_node(kind, function, args, kwargs))
+    graph.output(decode(stated["result"], reference))
     return Traced(graph, placeholders)
 
 
-def _call(graph: Graph, call: Any, reference: Any) -> Node:
-    if not isinstance(call, list) or len(call) != 4 or not isinstance(call[1], str):
-        raise ValueRefused("a call that is not a list of kind, name, arguments and keywords")
-    kind, target, arguments, keywords = call
-    if not isinstance(arguments, list) or not isinstance(keywords, dict):
-        raise ValueRefused("a call without a list of arguments and an object of keywords")
-    args = tuple(decode(value, reference) for value in arguments)
-    kwargs = {_identifier(key): decode(value, reference) for key, value in keywords.items()}
-    if kind == "call_method":
-        return graph.create_node("call_method", _identifier(target), args, kwargs)
-    if kind == "call_function":
-        return graph.create_node("call_function", function_of(target), args, kwargs)
-    raise ValueRefused("a call of unknown kind")
-
-
-def _part(data: Any, key: str, of: type) -> Any:
-    if not isinstance(data, dict) or key not in data or not isinstance(data[key], of):
-        raise ValueRefused(f"a traced function without {key}")
-    return data[key]
-
-
-def _identifier(name: Any) -> str:
-    if not isinstance(name, str) or not name.isidentifier() or len(name) > MAX_NAME_CHARACTERS:
-        raise ValueRefused(f"a name that is no identifier of at most {MAX_NAME_CHARACTERS} characters")
-    return name
-
-
 def function_name(target: Any) -> str:
-    """Return the dotted name of a function. Raises ValueRefused if it is neither torch's nor Python's."""
+    """Return the dotted name of a function. Raises Rejected if it is neither torch's nor Python's."""
     name = spelling(target) or _names_by_id().get(id(target))
     if name is None:
-        raise ValueRefused(f"a call of {getattr(target, '__name__', target)!r}, which is no function of torch")
+        raise refusal(f"a call of {getattr(target, '__name__', target)!r}, which is no function of torch")
     return name
 
 
 def function_of(name: str) -> Any:
-    """Return the function with this dotted name. Raises ValueRefused if there is none."""
+    """Return the function with this dotted name. Raises Rejected if there is none."""
     function = _functions().get(name)
     if function is not None:
         return function
     try:
         return resolve(name)
     except Exception as error:
-        raise ValueRefused(f"no function of torch is called {name[:80]!r}") from error
+        raise refusal(f"no function of torch is called {name[:80]!r}") from error
 
 
 @cache

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pytest_passbench.plans.values import encode
+from pytest_passbench.core.schema import Text, Whole, Word
+from pytest_passbench.core.typed import Data, Most
+from pytest_passbench.plans.values import ConstantSchema, Identifier, Scalar
 
 VERSION = 1
 ALIGNMENT_BYTES = 16  # that a wrapper may ask of an address
@@ -23,6 +25,10 @@ MAX_DIMENSIONS = 12
 MAX_CALL_BYTES = 8 << 30  # that one call may allocate
 MAX_TABLE_BYTES = 512 << 10  # of all constant tables: all values of a 16-bit type in float32, twice
 MAX_SOURCE_CHARACTERS = 512 << 10  # of a kernel's text
+MAX_EXTENT = 1 << 40  # a size, a stride, an offset, or the bytes of a tensor
+MAX_NAME_CHARACTERS = 200  # of a pass, an operator, or a compiler flag
+MAX_TUNED_STEPS = 8  # of one configuration
+MAX_FLAGS = 64  # of a C++ kernel's compilation
 
 ITEM_BYTES = {
     **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
@@ -32,15 +38,22 @@ ITEM_BYTES = {
     "complex128": 16,
 }
 Source = Literal["argument", "buffer", "table"]
+Size = Annotated[int, Whole(0, MAX_EXTENT)]
+Sizes = Annotated[tuple[Size, ...], Most(MAX_DIMENSIONS)]
+DType = Annotated[str, Word(*ITEM_BYTES)]
+Name = Annotated[str, Text(MAX_NAME_CHARACTERS)]
+KernelText = Annotated[str, Text(MAX_SOURCE_CHARACTERS)]
+KernelIndex = Annotated[int, Whole(0, MAX_KERNELS)]
+GridSize = Annotated[int, Whole(0, 1 << 31)]
 
 
 @dataclass(frozen=True)
-class Form:
+class Form(Data, row=True):
     """Layout of a tensor in memory: dtype by torch's name, shape, and strides in elements."""
 
-    dtype: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    dtype: DType
+    shape: Sizes
+    strides: Sizes
 
     @property
     def nbytes(self) -> int:
@@ -50,41 +63,29 @@ class Form:
         steps = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
         return (1 + steps) * ITEM_BYTES[self.dtype]
 
-    def to_data(self) -> list[Any]:
-        """Return it as JSON-ready data."""
-        return [self.dtype, list(self.shape), list(self.strides)]
-
 
 @dataclass(frozen=True)
-class Argument:
+class Argument(Data):
     """A tensor argument of the wrapper. ``misaligned`` is its address modulo :data:`ALIGNMENT_BYTES`."""
 
     form: Form
-    device: str = "cpu"
-    misaligned: int = 0
-
-    def to_data(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
-        return {"form": self.form.to_data(), "device": self.device, "misaligned": self.misaligned}
+    device: Annotated[str, Text(20)] = "cpu"
+    misaligned: Annotated[int, Whole(0, ALIGNMENT_BYTES)] = 0
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Data, row=True):
     """A value that the operators of a match give: dtype by torch's name, and shape."""
 
-    dtype: str
-    shape: tuple[int, ...]
+    dtype: DType
+    shape: Sizes
 
     def __str__(self) -> str:
         return f"{self.dtype} {list(self.shape)}"
 
-    def to_data(self) -> list[Any]:
-        """Return it as JSON-ready data."""
-        return [self.dtype, list(self.shape)]
-
 
 @dataclass(frozen=True)
-class Request:
+class Request(Data):
     """A match that needs a plan.
 
     ``arguments`` are the wrapper's, encoded as in :mod:`pytest_passbench.plans.values`. ``{"tensor": i}`` stands for
@@ -94,185 +95,134 @@ class Request:
     None if nothing uses the value, or if it may be of any form. It is empty if nothing is known of any value.
     """
 
-    name: str
+    name: Name
     arguments: tuple[Any, ...]
-    tensors: tuple[Argument, ...]
-    outputs: int = 1
+    tensors: Annotated[tuple[Argument, ...], Most(MAX_ARGUMENTS)]
+    outputs: Annotated[int, Whole(0, MAX_ARGUMENTS)] = 1
     sequence: bool = False
-    results: tuple[Result | None, ...] = ()
-
-    def to_data(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
-        return {
-            "name": self.name,
-            "arguments": list(self.arguments),
-            "tensors": [tensor.to_data() for tensor in self.tensors],
-            "outputs": self.outputs,
-            "sequence": self.sequence,
-            "results": [None if result is None else result.to_data() for result in self.results],
-        }
+    results: Annotated[tuple[Result | None, ...], Most(MAX_ARGUMENTS)] = ()
 
 
 @dataclass(frozen=True)
-class Operand:
+class Operand(Data, tag="operand"):
     """A tensor that a step works on: a form, ``offset`` bytes into an argument, a buffer or a table."""
 
     source: Source
-    index: int
-    offset: int
+    index: Size
+    offset: Size
     form: Form
 
-    def to_data(self) -> dict[str, Any]:
-        """Return it as JSON-ready data, tagged so that it can stand among encoded constants."""
-        return {"operand": [self.source, self.index, self.offset, *self.form.to_data()]}
-
 
 @dataclass(frozen=True)
-class TritonType:
+class TritonType(Data, tag="tl"):
     """A dtype of Triton's (``tl.float32``), as a kernel's argument."""
 
-    name: str
+    name: Identifier
 
-    def to_data(self) -> dict[str, Any]:
-        """Return it as tagged JSON-ready data."""
-        return {"tl": self.name}
+
+Value = Annotated[Any, ConstantSchema(Operand, TritonType)]
+Values = Annotated[tuple[Value, ...], Most(MAX_ARGUMENTS)]
+NamedValues = Annotated[tuple[tuple[Identifier, Value], ...], Most(MAX_ARGUMENTS)]
+NamedConstants = Annotated[tuple[tuple[Identifier, Annotated[Any, ConstantSchema()]], ...], Most(MAX_ARGUMENTS)]
 
 
 @dataclass(frozen=True)
-class CppKernel:
+class CppKernel(Data, tag="cpp"):
     """A kernel in C++: the source, compiler flags, whether it is built with OpenMP, and the function's name."""
 
-    source: str
-    flags: tuple[str, ...]
+    source: KernelText
+    flags: Annotated[tuple[Name, ...], Most(MAX_FLAGS)]
     openmp: bool
-    function: str
-
-    def to_data(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
-        return {"cpp": [self.source, list(self.flags), self.openmp, self.function]}
+    function: Identifier
 
 
 @dataclass(frozen=True)
-class TritonKernel:
+class TritonKernel(Data, tag="triton"):
     """A kernel in Triton, by the place of its text.
 
     ``reference`` is JSON text that only the package :mod:`pytest_passbench.candidate.triton` reads.
     """
 
-    reference: str
-
-    def to_data(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
-        return {"triton": self.reference}
+    reference: KernelText
 
 
 Kernel = CppKernel | TritonKernel
 
 
 @dataclass(frozen=True)
-class Allocate:
+class Allocate(Data, tag="allocate"):
     """A step that allocates the next buffer. Every element is ``fill``; with None, the contents are undefined."""
 
     form: Form
-    fill: float | int | bool | None = None
-
-    def to_data(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
-        return {"allocate": [*self.form.to_data(), encode(self.fill)]}
+    fill: Scalar | None = None
 
 
 @dataclass(frozen=True)
-class Fill:
+class Fill(Data, tag="fill"):
     """A step that writes one value into every element."""
 
     target: Operand
-    value: float | int | bool
-
-    def to_data(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
-        return {"fill": [self.target.to_data(), encode(self.value)]}
+    value: Scalar
 
 
 @dataclass(frozen=True)
-class Copy:
+class Copy(Data, tag="copy"):
     """A step that copies the elements of ``origin`` to ``target``, of the same dtype and shape."""
 
     target: Operand
     origin: Operand
 
-    def to_data(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
-        return {"copy": [self.target.to_data(), self.origin.to_data()]}
-
 
 @dataclass(frozen=True)
-class Launch:
+class Launch(Data, tag="launch"):
     """A step that calls a C++ kernel: operands, numbers, dtypes and None, by position."""
 
-    kernel: int
-    arguments: tuple[Any, ...]
-
-    def to_data(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
-        return {"launch": [self.kernel, [_data(value) for value in self.arguments]]}
+    kernel: KernelIndex
+    arguments: Values
 
 
 @dataclass(frozen=True)
-class TritonLaunch:
+class TritonLaunch(Data, tag="triton"):
     """A step that launches a Triton kernel. ``arguments`` and ``options`` are pairs of a name and a value."""
 
-    kernel: int
-    grid: tuple[int, int, int]
-    arguments: tuple[tuple[str, Any], ...]
-    options: tuple[tuple[str, Any], ...]
-
-    def to_data(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
-        arguments = [[name, _data(value)] for name, value in self.arguments]
-        return {"triton": [self.kernel, list(self.grid), arguments, [[n, _data(v)] for n, v in self.options]]}
+    kernel: KernelIndex
+    grid: tuple[GridSize, GridSize, GridSize]
+    arguments: NamedValues
+    options: NamedConstants
 
 
 @dataclass(frozen=True)
-class Tuned:
+class Tuned(Data, tag="tuned"):
     """A launch in several configurations. The process that executes the plan measures them and keeps one.
 
     Each choice is a few steps that end with the launch. The steps before it reset memory.
     """
 
-    choices: tuple[tuple[Step, ...], ...]
-
-    def to_data(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
-        return {"tuned": [[step.to_data() for step in choice] for choice in self.choices]}
+    choices: Annotated[tuple[Choice, ...], Most(MAX_CHOICES, least=1)]
 
 
 @dataclass(frozen=True)
-class Operator:
+class Operator(Data, tag="operator"):
     """A step that calls a torch operator (``aten.mul.Tensor``). The policy ``open`` allows it.
 
     ``results`` are the returned tensors. A result in a buffer that no step has used before is the next buffer.
     """
 
-    name: str
-    arguments: tuple[Any, ...]
-    keywords: tuple[tuple[str, Any], ...]
-    results: tuple[Operand, ...]
-
-    def to_data(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
-        keywords = [[name, _data(value)] for name, value in self.keywords]
-        arguments = [_data(value) for value in self.arguments]
-        return {"operator": [self.name, arguments, keywords, [result.to_data() for result in self.results]]}
+    name: Name
+    arguments: Values
+    keywords: NamedValues
+    results: Annotated[tuple[Operand, ...], Most(MAX_ARGUMENTS)]
 
 
 Step = Allocate | Fill | Copy | Launch | TritonLaunch | Tuned | Operator
+Choice = Annotated[tuple[Step, ...], Most(MAX_TUNED_STEPS, least=1)]
 
 
 @dataclass(frozen=True)
-class ConstantTable:
-    """Constant memory that the candidate brings. ``content`` is its bytes in hexadecimal."""
+class ConstantTable(Data, row=True):
+    """ConstantSchema memory that the candidate brings. ``content`` is its bytes in hexadecimal."""
 
-    content: str
+    content: Annotated[str, Text(2 * MAX_TABLE_BYTES)]
 
     @property
     def nbytes(self) -> int:
@@ -281,25 +231,15 @@ class ConstantTable:
 
 
 @dataclass(frozen=True)
-class LaunchPlan:
+class LaunchPlan(Data):
     """A wrapper's call as data. ``returns`` are the results, in order."""
 
-    tensors: tuple[Argument, ...]
-    tables: tuple[ConstantTable, ...]
-    kernels: tuple[Kernel, ...]
-    steps: tuple[Step, ...]
-    returns: tuple[Operand, ...]
-
-    def to_data(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
-        return {
-            "version": VERSION,
-            "tensors": [tensor.to_data() for tensor in self.tensors],
-            "tables": [table.content for table in self.tables],
-            "kernels": [kernel.to_data() for kernel in self.kernels],
-            "steps": [step.to_data() for step in self.steps],
-            "returns": [operand.to_data() for operand in self.returns],
-        }
+    tensors: Annotated[tuple[Argument, ...], Most(MAX_ARGUMENTS)]
+    tables: Annotated[tuple[ConstantTable, ...], Most(MAX_KERNELS)]
+    kernels: Annotated[tuple[Kernel, ...], Most(MAX_KERNELS)]
+    steps: Annotated[tuple[Step, ...], Most(MAX_STEPS)]
+    returns: Annotated[tuple[Operand, ...], Most(MAX_ARGUMENTS)]
+    version: Annotated[int, Whole(VERSION, VERSION)] = VERSION
 
     @property
     def launches(self) -> bool:
@@ -322,11 +262,6 @@ class LaunchPlan:
     def uses_triton(self) -> bool:
         """True if one of its kernels is Triton's."""
         return any(isinstance(kernel, TritonKernel) for kernel in self.kernels)
-
-
-def _data(value: Any) -> Any:
-    """Return the JSON-ready form of a step's argument: a constant, an operand or a dtype of Triton's."""
-    return encode(value, lambda item: item.to_data() if isinstance(item, (Operand, TritonType)) else None)
 
 
 def contiguous(dtype: str, shape: tuple[int, ...]) -> Form:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+
+from pytest_passbench.core.typed import Data
 
 #: Head of the compiler's answer for a launch: the bytes of the description, and of the machine code behind it.
 ANSWER = struct.Struct("<II")
@@ -23,7 +24,7 @@ _INTEGERS = {
 
 
 @dataclass(frozen=True)
-class Passed:
+class Passed(Data, row=True):
     """A value that a launch passes to the kernel.
 
     ``path`` is the parameter's name, then the places in nested tuples. ``kind`` is a key of
@@ -35,7 +36,7 @@ class Passed:
 
 
 @dataclass(frozen=True)
-class Binary:
+class Binary(Data):
     """A description of a kernel's machine code, without the code itself.
 
     ``hidden`` is the number of pointers behind the passed values: to scratch memory, then to a profiler's. Each
@@ -58,16 +59,6 @@ class Binary:
         """The bytes of each parameter."""
         passed = tuple(PARAMETER_BYTES[parameter.kind] for parameter in self.passed)
         return passed + (PARAMETER_BYTES["pointer"],) * self.hidden
-
-    def to_data(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
-        return asdict(self) | {"passed": [[list(passed.path), passed.kind] for passed in self.passed]}
-
-    @classmethod
-    def from_data(cls, data: dict[str, Any]) -> Binary:
-        """Return the description that :meth:`to_data` wrote."""
-        passed = tuple(Passed(tuple(path), kind) for path, kind in data["passed"])
-        return cls(**{**data, "passed": passed})
 
 
 def fits(kind: str, value: object) -> bool:

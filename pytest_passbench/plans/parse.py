@@ -1,34 +1,23 @@
-"""Parse launch plans from data that is not trusted: every size, kind and range is checked."""
+"""Launch plans and requests from data that is not trusted: what their forms alone do not say is checked here."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, cast
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 import torch
 
-from pytest_passbench.plans import launch
-from pytest_passbench.plans.checks import (
-    MAX_EXTENT,
-    MAX_NAME_CHARACTERS,
-    PlanRefused,
-    at_most,
-    check_distinct,
-    field,
-    identifier,
-    integer,
-    listed,
-    number,
-    pairs,
-    tagged,
-    text,
-)
+from pytest_passbench.core.rejected import plan_refused
+from pytest_passbench.core.schema import refusal
 from pytest_passbench.plans.launch import (
-    ITEM_BYTES,
+    MAX_CALL_BYTES,
+    MAX_EXTENT,
+    MAX_TABLE_BYTES,
     Allocate,
     Argument,
-    ConstantTable,
     Copy,
     CppKernel,
     Fill,
@@ -39,282 +28,163 @@ from pytest_passbench.plans.launch import (
     Operand,
     Operator,
     Request,
-    Result,
-    Source,
     Step,
     TritonKernel,
     TritonLaunch,
-    TritonType,
     Tuned,
 )
-from pytest_passbench.plans.values import ValueRefused, decode
-
-__all__ = ["PlanMisused", "PlanRefused", "plan", "request"]
-
-MAX_TUNED_STEPS = 8  # of one configuration
-MAX_FLAGS = 64  # of a C++ kernel's compilation
-MAX_DEVICE_CHARACTERS = 20
-
-
-class PlanMisused(PlanRefused):
-    """A launch plan that does what no plan may do. The message is a sentence without its subject."""
+from pytest_passbench.plans.values import decode
 
 
 def request(data: Any) -> Request:
-    """Return the request that ``data`` states. Raises PlanRefused if it states none."""
-    name, arguments = field(data, "name", str), field(data, "arguments", list)
-    tensors = tuple(_argument(item) for item in at_most(field(data, "tensors", list), launch.MAX_ARGUMENTS))
-    outputs, sequence = integer(field(data, "outputs", int), launch.MAX_ARGUMENTS), field(data, "sequence", bool)
-    results = tuple(_result(item) for item in at_most(field(data, "results", list), launch.MAX_ARGUMENTS))
-    if len(results) not in (0, outputs):
-        raise PlanRefused("a request that tells of another number of results than it has outputs")
-    if len(name) > MAX_NAME_CHARACTERS:
-        raise PlanRefused(f"a pass name of more than {MAX_NAME_CHARACTERS} characters")
-    try:
-        decode(arguments, lambda tag, content: _tensor_reference(tag, content, len(tensors)))
-    except ValueRefused as error:
-        raise PlanRefused(str(error)) from error
-    return Request(name, tuple(arguments), tensors, outputs, sequence, results)
+    """Return the request that ``data`` states. Raises Rejected if it states none."""
+    stated = Request.from_data(data)
+    if len(stated.results) not in (0, stated.outputs):
+        raise refusal("tells of another number of results than it has outputs")
+    for tensor in stated.tensors:
+        _bytes_of(tensor.form)
 
+    def check_reference(tag: str, content: Any) -> None:
+        if tag != "tensor" or type(content) is not int or not 0 <= content < len(stated.tensors):
+            raise refusal("refers to a tensor that is not an argument")
 
-def _result(data: Any) -> Result | None:
-    if data is None:
-        return None
-    if not isinstance(data, list) or len(data) != 2 or not isinstance(data[0], str) or data[0] not in ITEM_BYTES:
-        raise PlanRefused("a result that is not a dtype and a shape")
-    return Result(data[0], tuple(integer(size) for size in at_most(listed(data[1]), launch.MAX_DIMENSIONS)))
-
-
-def _tensor_reference(tag: str, content: Any, count: int) -> Any:
-    if tag != "tensor" or type(content) is not int or not 0 <= content < count:
-        raise ValueRefused("a reference to a tensor that is not an argument")
-    return content
+    decode(list(stated.arguments), check_reference)
+    return stated
 
 
 def plan(data: Any, tensors: tuple[Argument, ...]) -> LaunchPlan:
     """Return the plan that ``data`` states for a call with ``tensors``.
 
-    Raises PlanMisused for a plan that does what no plan may do, and PlanRefused for data that is not a plan.
+    Raises Rejected, of the layer "plan" for a plan that does what no plan may do, and of "data" for other data.
     """
-    if field(data, "version", int) != launch.VERSION:
-        raise PlanRefused("another version of launch plans")
-    return _Parser(data, tensors).plan()
+    stated = replace(LaunchPlan.from_data(data), tensors=tensors)
+    _PlanChecker(stated).check()
+    return stated
 
 
-class _Parser:
-    """The parser of a plan. It knows the buffers that the steps so far allocate, and which of them are written."""
+class _PlanChecker:
+    """The check of a plan. It knows the buffers that the steps so far allocate, and which of them are written."""
 
-    def __init__(self, data: Any, tensors: tuple[Argument, ...]) -> None:
-        self._data, self._tensors = data, tensors
-        self._tables = tuple(_table(item) for item in at_most(field(data, "tables", list), launch.MAX_KERNELS))
-        if sum(table.nbytes for table in self._tables) > launch.MAX_TABLE_BYTES:
-            raise PlanRefused(f"constant tables of more than {launch.MAX_TABLE_BYTES} bytes")
-        self._kernels = tuple(_kernel(item) for item in at_most(field(data, "kernels", list), launch.MAX_KERNELS))
+    def __init__(self, stated: LaunchPlan) -> None:
+        self._plan = stated
         self._buffers: list[int] = []  # bytes of each
         self._written: set[int] = set()
-
-    def plan(self) -> LaunchPlan:
-        steps = tuple(self._step(item) for item in at_most(field(self._data, "steps", list), launch.MAX_STEPS))
-        returns = tuple(
-            self._operand(item) for item in at_most(field(self._data, "returns", list), launch.MAX_ARGUMENTS)
-        )
-        for operand in returns:
-            if operand.source == "buffer" and operand.index not in self._written and operand.form.nbytes:
-                raise PlanMisused("returns memory that no step wrote")
-            if operand.source == "table":  # all calls would return the same memory
-                raise PlanMisused("returns a tensor made outside the call")
-        return LaunchPlan(self._tensors, self._tables, self._kernels, steps, returns)
-
-    def _step(self, item: Any) -> Step:
-        kind, content = tagged(item)
-        if not isinstance(content, list):
-            raise PlanRefused("a step whose content is not a list")
-        if kind == "tuned":
-            choices = [self._choice(choice) for choice in at_most(content, launch.MAX_CHOICES)]
-            if not choices:
-                raise PlanRefused("a tuned launch without a configuration")
-            return Tuned(tuple(choices))
-        return self._plain_step(kind, content)
-
-    def _choice(self, steps: Any) -> tuple[Step, ...]:
-        if not isinstance(steps, list) or not 1 <= len(steps) <= MAX_TUNED_STEPS:
-            raise PlanRefused(f"a configuration that is not a list of at most {MAX_TUNED_STEPS} steps")
-        choice = tuple(self._plain_step(*tagged(item)) for item in steps)
-        if not isinstance(choice[-1], TritonLaunch) or any(not isinstance(s, (Fill, Copy)) for s in choice[:-1]):
-            raise PlanRefused("a configuration that is not fills and copies with a launch at the end")
-        return choice
-
-    def _plain_step(self, kind: str, content: Any) -> Step:
-        parsers: dict[str, Callable[..., Step]] = {
-            "allocate": self._allocate,
-            "fill": self._fill,
-            "copy": self._copy,
-            "launch": self._launch,
-            "triton": self._triton,
-            "operator": self._operator,
+        self._bytes = {
+            "argument": [tensor.form.nbytes for tensor in stated.tensors],
+            "table": [table.nbytes for table in stated.tables],
+            "buffer": self._buffers,
         }
-        if kind not in parsers or not isinstance(content, list):
-            raise PlanRefused(f"a step of unknown kind {kind[:40]!r}")
-        try:
-            return parsers[kind](*content)
-        except TypeError as error:
-            raise PlanRefused(f"a step {kind!r} of another length") from error
 
-    def _allocate(self, dtype: Any, shape: Any, strides: Any, fill: Any, /) -> Step:
-        form, value = _form(dtype, shape, strides), self._constant(fill)
-        if fill is not None:
-            self._written.add(len(self._buffers))
-            value = number(value)
-        self._new_buffer(form.nbytes)
-        return Allocate(form, value)
+    def check(self) -> None:
+        if sum(self._bytes["table"]) > MAX_TABLE_BYTES:
+            raise refusal(f"has constant tables of more than {MAX_TABLE_BYTES} bytes")
+        for table in self._plan.tables:
+            try:
+                bytes.fromhex(table.content)
+            except ValueError:
+                raise refusal("has a constant table that is not hexadecimal") from None
+        for step in self._plan.steps:
+            self._step(step)
+        for operand in self._plan.returns:
+            self._operand(operand)
+            if operand.source == "buffer" and operand.index not in self._written and operand.form.nbytes:
+                raise plan_refused("plan", "returns memory that no step wrote")
+            if operand.source == "table":  # all calls would return the same memory
+                raise plan_refused("plan", "returns a tensor made outside the call")
 
-    def _new_buffer(self, nbytes: int) -> None:
-        self._buffers.append(nbytes)
-        if sum(self._buffers) > launch.MAX_CALL_BYTES:
-            raise PlanMisused(f"allocates more than {launch.MAX_CALL_BYTES} bytes")
+    def _step(self, step: Step) -> None:
+        match step:
+            case Allocate(form, fill):
+                if fill is not None:
+                    self._written.add(len(self._buffers))
+                self._new_buffer(form)
+            case Fill(target):
+                self._target(target)
+            case Copy(target, origin):
+                self._operand(origin)
+                self._target(target)
+                if (origin.form.dtype, origin.form.shape) != (target.form.dtype, target.form.shape):
+                    raise refusal("has a copy between tensors of different dtypes or shapes")
+            case Launch(kernel, arguments):
+                self._kernel(kernel, CppKernel)
+                self._values(arguments)
+            case TritonLaunch(kernel, _grid, arguments, options):
+                self._kernel(kernel, TritonKernel)
+                _check_distinct(name for name, _value in (*arguments, *options))
+                self._values(value for _name, value in arguments)
+            case Tuned(choices):
+                for choice in choices:
+                    self._choice(choice)
+            case Operator(_, arguments, keywords, results):
+                _check_distinct(name for name, _value in keywords)
+                self._values([*arguments, *(value for _name, value in keywords)])
+                for result in results:
+                    if (result.source, result.index, result.offset) == ("buffer", len(self._buffers), 0):
+                        self._new_buffer(result.form)
+                    self._target(result)
 
-    def _fill(self, target: Any, value: Any, /) -> Step:
-        return Fill(self._target(target), number(self._constant(value)))
+    def _choice(self, choice: tuple[Step, ...]) -> None:
+        if not isinstance(choice[-1], TritonLaunch) or any(not isinstance(s, (Fill, Copy)) for s in choice[:-1]):
+            raise refusal("has a configuration that is not fills and copies with a launch at the end")
+        for step in choice:
+            self._step(step)
 
-    def _copy(self, target: Any, origin: Any, /) -> Step:
-        source, goal = self._operand(origin), self._target(target)
-        if source.form.dtype != goal.form.dtype or source.form.shape != goal.form.shape:
-            raise PlanRefused("a copy between tensors of different dtypes or shapes")
-        return Copy(goal, source)
+    def _new_buffer(self, form: Form) -> None:
+        self._buffers.append(_bytes_of(form))
+        if sum(self._buffers) > MAX_CALL_BYTES:
+            raise plan_refused("plan", f"allocates more than {MAX_CALL_BYTES} bytes")
 
-    def _launch(self, kernel: Any, arguments: Any, /) -> Step:
-        index = self._kernel(kernel, CppKernel)
-        values = [self._value(item) for item in at_most(listed(arguments), launch.MAX_ARGUMENTS)]
-        return Launch(index, tuple(values))
+    def _kernel(self, index: int, kind: type[Kernel]) -> None:
+        if index >= len(self._plan.kernels):
+            raise refusal("launches a kernel that the plan does not have")
+        if not isinstance(self._plan.kernels[index], kind):
+            raise refusal("launches another kind of kernel")
 
-    def _triton(self, kernel: Any, grid: Any, arguments: Any, options: Any, /) -> Step:
-        index = self._kernel(kernel, TritonKernel)
-        if not isinstance(grid, list) or len(grid) != 3:
-            raise PlanRefused("a grid that is not three numbers")
-        x, y, z = (integer(size, 1 << 31) for size in grid)
-        most = launch.MAX_ARGUMENTS
-        named = tuple((identifier(name), self._value(value)) for name, value in pairs(arguments, most))
-        launch_options = tuple((identifier(name), self._constant(value)) for name, value in pairs(options, most))
-        check_distinct([name for name, _value in (*named, *launch_options)])
-        return TritonLaunch(index, (x, y, z), named, launch_options)
-
-    def _operator(self, name: Any, arguments: Any, keywords: Any, results: Any, /) -> Step:
-        values = [self._value(item) for item in at_most(listed(arguments), launch.MAX_ARGUMENTS)]
-        named = tuple((identifier(key), self._value(value)) for key, value in pairs(keywords, launch.MAX_ARGUMENTS))
-        check_distinct([key for key, _value in named])
-        result_operands = tuple(self._result(item) for item in at_most(listed(results), launch.MAX_ARGUMENTS))
-        return Operator(text(name, MAX_NAME_CHARACTERS), tuple(values), named, result_operands)
-
-    def _result(self, data: Any) -> Operand:
-        """Return a result of an operator: memory that exists already, or the next buffer."""
-        tag, content = tagged(data)
-        if tag == "operand" and isinstance(content, list) and content[:3] == ["buffer", len(self._buffers), 0]:
-            form = _form(*content[3:]) if len(content) == 6 else _form(None, None, None)
-            self._new_buffer(form.nbytes)
-        return self._target(data)
-
-    def _kernel(self, index: Any, kind: type[Kernel]) -> int:
-        if type(index) is not int or not 0 <= index < len(self._kernels):
-            raise PlanRefused("a launch of a kernel that the plan does not have")
-        if not isinstance(self._kernels[index], kind):
-            raise PlanRefused("a launch of another kind of kernel")
-        return index
-
-    def _target(self, data: Any) -> Operand:
-        operand = self._operand(data)
+    def _target(self, operand: Operand) -> None:
+        self._operand(operand)
         if operand.source == "table":
-            raise PlanMisused("writes to a tensor made outside the call")
+            raise plan_refused("plan", "writes to a tensor made outside the call")
         self._wrote(operand)
-        return operand
 
     def _wrote(self, operand: Operand) -> None:
         if operand.source == "buffer":
             self._written.add(operand.index)
 
-    def _value(self, data: Any) -> Any:
-        """Return an argument of a launch. Memory that a kernel gets counts as written by it."""
+    def _values(self, values: Iterable[Any]) -> None:
+        """Check the arguments of a launch. Memory that a kernel gets counts as written by it."""
+        for value in values:
+            if isinstance(value, Operand):
+                self._operand(value)
+                self._wrote(value)
+            elif isinstance(value, (tuple, list)):
+                self._values(value)
+            elif isinstance(value, dict):
+                self._values(value.values())
+            elif isinstance(value, slice):
+                self._values((value.start, value.stop, value.step))
 
-        def special(tag: str, content: Any) -> Any:
-            if tag == "tl":
-                return TritonType(identifier(content))
-            if tag != "operand":
-                raise ValueRefused(f"a value of unknown kind {tag[:40]!r}")
-            operand = self._operand({tag: content})
-            self._wrote(operand)
-            return operand
-
-        return _decoded(data, special)
-
-    @staticmethod
-    def _constant(data: Any) -> Any:
-        return _decoded(data, None)
-
-    def _operand(self, data: Any) -> Operand:
-        tag, content = tagged(data)
-        if tag != "operand" or not isinstance(content, list) or len(content) != 6:
-            raise PlanRefused("an operand that is not a list of source, index, offset, dtype, shape and strides")
-        source, index, offset, *form = content
-        sizes = self._sizes(source)
-        if type(index) is not int or not 0 <= index < len(sizes):
-            raise PlanRefused(f"an operand in the {str(source)[:20]} {str(index)[:20]}, which does not exist")
-        operand = Operand(cast("Source", source), index, integer(offset), _form(*form))
-        if operand.offset + operand.form.nbytes > sizes[index]:
-            raise PlanRefused(f"an operand that goes beyond its {source}")
-        return operand
-
-    def _sizes(self, source: Any) -> list[int]:
-        if source == "argument":
-            return [tensor.form.nbytes for tensor in self._tensors]
-        if source == "table":
-            return [table.nbytes for table in self._tables]
-        if source == "buffer":
-            return self._buffers
-        raise PlanRefused("an operand of unknown kind")
+    def _operand(self, operand: Operand) -> None:
+        nbytes, sizes = _bytes_of(operand.form), self._bytes[operand.source]
+        if operand.index >= len(sizes):
+            raise refusal(f"has an operand in the {operand.source} {operand.index}, which does not exist")
+        if operand.offset + nbytes > sizes[operand.index]:
+            raise refusal(f"has an operand that goes beyond its {operand.source}")
 
 
-def _argument(data: Any) -> Argument:
-    form, device = field(data, "form", list), text(field(data, "device", str), MAX_DEVICE_CHARACTERS)
-    if len(form) != 3:
-        raise PlanRefused("a tensor whose form is not dtype, shape and strides")
-    return Argument(_form(*form), device, integer(field(data, "misaligned", int), launch.ALIGNMENT_BYTES))
+def _bytes_of(form: Form) -> int:
+    """Return the bytes of a tensor. Raises Rejected for one that there cannot be."""
+    if not hasattr(torch, form.dtype):
+        raise refusal(f"has a tensor of {form.dtype}, which this torch lacks")
+    if len(form.shape) != len(form.strides):
+        raise refusal("has a tensor without strides for all dimensions")
+    nbytes = form.nbytes
+    if math.prod(form.shape) > MAX_EXTENT or nbytes > MAX_EXTENT:
+        raise refusal("has a tensor larger than any memory")
+    return nbytes
 
 
-def _form(dtype: Any, shape: Any, strides: Any) -> Form:
-    if not isinstance(dtype, str) or dtype not in ITEM_BYTES or not hasattr(torch, dtype):
-        raise PlanRefused(f"a tensor of unknown dtype {str(dtype)[:40]!r}")
-    sizes, steps = listed(shape), listed(strides)
-    if len(sizes) != len(steps) or len(sizes) > launch.MAX_DIMENSIONS:
-        raise PlanRefused("a tensor of too many dimensions, or without strides for all of them")
-    form = Form(dtype, tuple(integer(size) for size in sizes), tuple(integer(step) for step in steps))
-    if math.prod(form.shape) > MAX_EXTENT or form.nbytes > MAX_EXTENT:
-        raise PlanRefused("a tensor larger than any memory")
-    return form
-
-
-def _table(data: Any) -> ConstantTable:
-    digits = text(data, 2 * launch.MAX_TABLE_BYTES)
-    try:
-        bytes.fromhex(digits)
-    except ValueError as error:
-        raise PlanRefused("a constant table that is not hexadecimal") from error
-    return ConstantTable(digits)
-
-
-def _kernel(data: Any) -> Kernel:
-    tag, content = tagged(data)
-    if tag == "triton":
-        return TritonKernel(text(content, launch.MAX_SOURCE_CHARACTERS))
-    if tag == "cpp" and isinstance(content, list) and len(content) == 4:
-        source, flags, openmp, function = content
-        texts = tuple(text(flag, MAX_NAME_CHARACTERS) for flag in at_most(listed(flags), MAX_FLAGS))
-        if not isinstance(openmp, bool):
-            raise PlanRefused("a kernel whose use of OpenMP is not True or False")
-        return CppKernel(text(source, launch.MAX_SOURCE_CHARACTERS), texts, openmp, identifier(function))
-    raise PlanRefused("a kernel of unknown kind")
-
-
-def _decoded(data: Any, special: Any) -> Any:
-    try:
-        return decode(data, special)
-    except ValueRefused as error:
-        raise PlanRefused(str(error)) from error
+def _check_distinct(names: Iterable[str]) -> None:
+    """Raise Rejected if two names are the same. Python compares identifiers in Unicode's form NFKC."""
+    plain = [unicodedata.normalize("NFKC", name) for name in names]
+    if len(set(plain)) < len(plain):
+        raise refusal("has two values of one name")

@@ -6,15 +6,20 @@ gives values of these kinds only, whatever data it gets.
 
 from __future__ import annotations
 
+import keyword
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+
+from pytest_passbench.core.schema import Path, Schema, Text, abbreviated, refusal
+from pytest_passbench.core.typed import Data, schema_of
 
 MAX_DEPTH = 16
 MAX_ITEMS = 4096
 MAX_TEXT_CHARACTERS = 4096
+MAX_NAME_CHARACTERS = 200
 MAX_INTEGER = 1 << 63  # integers have 64 bits, with a sign
 
 _KINDS = {"dtype": torch.dtype, "memory_format": torch.memory_format, "layout": torch.layout}
@@ -27,18 +32,14 @@ Encode = Callable[[Any], Any]
 Decode = Callable[[str, Any], Any]
 
 
-class ValueRefused(ValueError):
-    """A value that cannot be encoded, or data that cannot be decoded."""
-
-
 def encode(value: Any, special: Encode | None = None, depth: int = 0) -> Any:
     """Return the JSON-ready form of a constant.
 
     ``special`` is asked first. It returns a tagged form for the caller's own kinds of values, and None for others.
-    Raises ValueRefused for any other value that has no form, and for values nested more than 16 deep.
+    Raises Rejected for any other value that has no form, and for values nested more than 16 deep.
     """
     if depth > MAX_DEPTH:
-        raise ValueRefused("values nested too deeply")
+        raise refusal("values nested too deeply")
     form = special(value) if special is not None else None
     if form is not None:
         return form
@@ -64,21 +65,21 @@ def encode(value: Any, special: Encode | None = None, depth: int = 0) -> Any:
         return {"tuple": items} if isinstance(value, tuple) else items
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": [[key, encode(item, special, depth + 1)] for key, item in value.items()]}
-    raise ValueRefused(f"a value of type {type(value).__name__}")
+    raise refusal(f"a value of type {type(value).__name__}")
 
 
 def decode(data: Any, special: Decode | None = None, depth: int = 0) -> Any:
-    """Return the constant that :func:`encode` wrote. Raises ValueRefused for any other data.
+    """Return the constant that :func:`encode` wrote. Raises Rejected for any other data.
 
     ``special`` decodes the caller's own kinds: it gets a tag and its content.
     """
     if depth > MAX_DEPTH:
-        raise ValueRefused("values nested too deeply")
+        raise refusal("values nested too deeply")
     if data is None or isinstance(data, bool):
         return data
     if isinstance(data, int):
         if not -MAX_INTEGER <= data < MAX_INTEGER:
-            raise ValueRefused("an integer of more than 64 bits")
+            raise refusal("an integer of more than 64 bits")
         return data
     if isinstance(data, float):
         return data
@@ -89,7 +90,7 @@ def decode(data: Any, special: Decode | None = None, depth: int = 0) -> Any:
     if isinstance(data, dict) and len(data) == 1:
         ((tag, content),) = data.items()
         return _tagged(tag, content, special, depth)
-    raise ValueRefused("data that does not encode a value")
+    raise refusal("data that does not encode a value")
 
 
 def _tagged(tag: str, content: Any, special: Decode | None, depth: int) -> Any:
@@ -110,14 +111,56 @@ def _tagged(tag: str, content: Any, special: Decode | None, depth: int) -> Any:
     if tag == "dict" and isinstance(content, list) and _are_pairs(_few(content)):
         return {_short(key): decode(item, special, depth + 1) for key, item in content}
     if special is None:
-        raise ValueRefused(f"a value of unknown kind {str(tag)[:40]!r}")
+        raise refusal(f"a value of unknown kind {str(tag)[:40]!r}")
     return special(tag, content)
+
+
+class ConstantSchema(Schema):
+    """A constant, or a value of one of these tagged dataclasses, on its own or in sequences."""
+
+    def __init__(self, *kinds: type[Data]) -> None:
+        self._kinds = {kind.tag: kind for kind in kinds}
+
+    def check(self, value: object, path: Path = None) -> Any:
+        def special(tag: str, content: Any) -> Any:
+            if tag not in self._kinds:
+                raise refusal(f"is a value of unknown kind {tag[:40]!r}", path)
+            return schema_of(self._kinds[tag]).check({tag: content}, path)
+
+        return decode(value, special)
+
+    def write(self, value: Any) -> Any:
+        return encode(value, lambda item: item.to_data() if type(item) in self._kinds.values() else None)
+
+
+class _ScalarSchema(ConstantSchema):
+    """A boolean, an integer or a float."""
+
+    def check(self, value: object, path: Path = None) -> Any:
+        scalar = super().check(value, path)
+        if not isinstance(scalar, (bool, int, float)):
+            raise refusal("is a fill value that is not a number", path)
+        return scalar
+
+
+class _IdentifierSchema(Schema):
+    """An identifier of Python's that is not a keyword."""
+
+    def check(self, value: object, path: Path = None) -> str:
+        name = Text(MAX_NAME_CHARACTERS).check(value, path)
+        if not name.isidentifier() or keyword.iskeyword(name):
+            raise refusal(f"is {abbreviated(name)}, a name that is no identifier", path)
+        return name
+
+
+Scalar = Annotated[float | int | bool, _ScalarSchema()]
+Identifier = Annotated[str, _IdentifierSchema()]
 
 
 def _named(tag: str, content: Any) -> Any:
     value = _NAMED[tag][1].get(content) if isinstance(content, str) else None
     if value is None:
-        raise ValueRefused(f"no such {tag}: {str(content)[:40]!r}")
+        raise refusal(f"no such {tag}: {str(content)[:40]!r}")
     return value
 
 
@@ -125,7 +168,7 @@ def _device(content: Any) -> torch.device:
     try:
         return torch.device(_short(content))
     except (RuntimeError, TypeError) as error:
-        raise ValueRefused(f"no such device: {str(content)[:40]!r}") from error
+        raise refusal(f"no such device: {str(content)[:40]!r}") from error
 
 
 def _are_pairs(items: list[Any]) -> bool:
@@ -136,16 +179,16 @@ def _complex(real: Any, imaginary: Any) -> complex:
     try:
         return complex(float(_short(real)), float(_short(imaginary)))
     except ValueError as error:
-        raise ValueRefused("a complex number whose parts are not numbers") from error
+        raise refusal("a complex number whose parts are not numbers") from error
 
 
 def _short(text: Any) -> str:
     if not isinstance(text, str) or len(text) > MAX_TEXT_CHARACTERS:
-        raise ValueRefused(f"something else than a text of at most {MAX_TEXT_CHARACTERS} characters")
+        raise refusal(f"something else than a text of at most {MAX_TEXT_CHARACTERS} characters")
     return text
 
 
 def _few(items: list[Any]) -> list[Any]:
     if len(items) > MAX_ITEMS:
-        raise ValueRefused(f"a sequence of more than {MAX_ITEMS} items")
+        raise refusal(f"a sequence of more than {MAX_ITEMS} items")
     return items

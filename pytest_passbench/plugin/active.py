@@ -11,11 +11,13 @@ import pytest
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
-from pytest_passbench.plugin import collect, header, nodeid, summary
+from pytest_passbench.plugin import collect, nodeid, summary
 from pytest_passbench.plugin.collect import TaskItem
 from pytest_passbench.plugin.conftest_guard import inside
+from pytest_passbench.plugin.plan import Worker, make_plan
+from pytest_passbench.plugin.select import cost
 from pytest_passbench.plugin.signals import Signals
-from pytest_passbench.plugin.state import KEY, State, is_worker, worker_count, worker_index
+from pytest_passbench.plugin.state import KEY, State
 
 PAYLOAD = "passbench_records"
 """The attribute of a report that carries a task's records, as builtins, through xdist."""
@@ -30,13 +32,13 @@ class Active:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.signals = Signals() if not is_worker(state.config) else Signals(())
+        self.signals = Signals() if state.plan.worker is None else Signals(())
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         """Add what failed last to the tasks of the default suite, if pytest is to look for it."""
         state = self.state
-        if not is_worker(state.config):
+        if state.plan.worker is None:
             state.commands.stop(state.config.pluginmanager.get_plugin("terminalreporter"))
         if state.settings.suite == "lite" and not state.settings.task_ids and not state.selection.from_paths:
             names = {candidate.name for candidate in state.ledger.candidates}
@@ -44,7 +46,7 @@ class Active:
 
     def pytest_report_header(self) -> list[str]:
         """Return the header: what is judged, with which settings, on which machine."""
-        return header.lines(self.state)
+        return summary.header(self.state)
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """Ignore everything in a candidate's folder."""
@@ -75,13 +77,14 @@ class Active:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note the items to be judged, if this process has them."""
-        costs = {item.nodeid: item.cost for item in session.items if isinstance(item, TaskItem)}
+        costs = {item.nodeid: cost(item.ref) for item in session.items if isinstance(item, TaskItem)}
         summary.expect(self.state, costs)
-        if not is_worker(session.config) and not session.config.option.collectonly:
+        if self.state.plan.reports:
             _check_any(costs, session.items)
-        if costs and not is_worker(session.config) and not session.config.option.collectonly:
-            summary.make_folder(self.state)
-        self.state.expected = -(-sum(costs.values()) // worker_count(session.config))
+            if costs:
+                summary.make_folder(self.state)
+        worker = self.state.plan.worker
+        self.state.expected = -(-sum(costs.values()) // (1 if worker is None else worker.count))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
@@ -105,7 +108,7 @@ class Active:
             setattr(report, PAYLOAD, [record.to_json() for record in item.records])
             setattr(report, SELECTED, item.selected)
             if item.records:
-                setattr(report, NOISE, self.state.noise())
+                setattr(report, NOISE, self.state.judge.noise())
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -114,7 +117,7 @@ class Active:
 
         Reports stay until the run ends. So the records are taken off when everybody has seen the report.
         """
-        if not is_worker(self.state.config):
+        if self.state.plan.worker is None:
             self._take_in(report)
         yield
         vars(report).pop(PAYLOAD, None)
@@ -125,7 +128,7 @@ class Active:
             return
         self.state.progress.finish(report.nodeid)
         self.state.noises[getattr(report, "worker_id", "")] = getattr(report, NOISE, {})
-        records = [Record.from_json(data) for data in payload or ()]
+        records = [Record.from_data(data) for data in payload or ()]
         if getattr(report, SELECTED, None) == 0:
             summary.unread(self.state, report.nodeid)
         elif hasattr(report, "node"):
@@ -139,7 +142,7 @@ class Active:
         payload = getattr(report, PAYLOAD, None)
         if report.when != "call" or payload is None or self.state.report is not None:
             return None  # of the short summary at the end, too: it has its own line for each failure
-        return summary.status(self.state, report, [Record.from_json(data) for data in payload])
+        return summary.status(self.state, report, [Record.from_data(data) for data in payload])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
@@ -150,7 +153,7 @@ class Active:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """End the judge; on the controller write the results and check the gates."""
-        if not is_worker(session.config) and not session.config.option.collectonly:
+        if self.state.plan.reports:
             summary.conclude(self.state, session)
         self.state.close()
         self.signals.restore()
@@ -181,11 +184,13 @@ class Active:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Hand the run's seed to a worker: all derive their secrets from the same one."""
-        node.workerinput["passbench_controller"] = os.getpid()
-        node.workerinput["passbench_seed"] = self.state.ledger.seed.hex()
-        node.workerinput["passbench_folder"] = str(summary.make_folder(self.state) or "")
-        if self.state.earlier is not None:
-            node.workerinput["passbench_resumed"] = str(self.state.earlier.folder)
+        plan, folder = self.state.plan, summary.make_folder(self.state)
+        resumed = plan.earlier.folder if plan.earlier is not None else None
+        node.workerinput["passbench"] = [
+            os.getpid(),
+            plan.seed.hex(),
+            *(str(path or "") for path in (folder, resumed)),
+        ]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
@@ -210,7 +215,8 @@ class Active:
         """Return this package's own judge, if no other plugin has one."""
         from pytest_passbench.run.judging import make_judge
 
-        return make_judge(settings, seed, worker_index(config))
+        worker = Worker.of(config)
+        return make_judge(settings, seed, 0 if worker is None else worker.index)
 
 
 def _failed(config: pytest.Config, candidates: Collection[str]) -> frozenset[str]:
@@ -234,17 +240,18 @@ def _check_any(tasks: Sized, collected: Sized) -> None:
 
 def start(config: pytest.Config) -> None:
     """Begin a run in this process. Raises pytest.UsageError for a mistake of the user."""
-    from pytest_passbench.plugin.start import make_state
-
-    if is_worker(config):
+    worker = Worker.of(config)
+    if worker is not None:
         from pytest_passbench.plugin import xdist
 
-        xdist.end_with(config.workerinput["passbench_controller"])  # type: ignore[attr-defined]
+        xdist.end_with(worker.controller)
     try:
-        state = make_state(config)
-        config.stash[KEY] = state
+        plan = make_plan(config, worker)
+        if not plan.selection.from_paths:
+            config.args = [str(config.rootpath)]
+        state = config.stash[KEY] = State(config, plan)
         config.pluginmanager.register(Active(state), "passbench-active")
-        if not is_worker(config) and not config.option.collectonly:
+        if plan.reports:
             # Also if only workers will judge: a judge that cannot work here says so before collecting.
             state.ledger.environment = dict(state.judge.environment())
     except UserError as error:

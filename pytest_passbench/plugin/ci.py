@@ -7,7 +7,7 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from pytest_passbench.report import services
+from pytest_passbench.report import ci_services
 from pytest_passbench.report.report import Report
 
 
@@ -53,11 +53,11 @@ def tell(report: Report, folder: Path | None) -> tuple[list[str], list[str]]:
     commands: list[str] = []
     failed: list[str] = []
     if on_github():
-        commands = services.workflow_commands(report, os.environ.get("GITHUB_WORKSPACE", ""))
+        commands = ci_services.workflow_commands(report, os.environ.get("GITHUB_WORKSPACE", ""))
         failed += _append_summary(report)
     if on_gitlab() and folder is not None:
         try:
-            text = services.code_quality(report, os.environ.get("CI_PROJECT_DIR", ""))
+            text = ci_services.code_quality(report, os.environ.get("CI_PROJECT_DIR", ""))
             (folder / "code-quality.json").write_text(text)
         except OSError as error:
             failed.append(f"code-quality.json was not written: {error.strerror}")
@@ -73,7 +73,7 @@ def _append_summary(report: Report) -> list[str]:
     try:
         used = path.stat().st_size if path.exists() else 0
         with path.open("a", encoding="utf-8") as file:
-            file.write(services.job_summary(report, services.MAX_SUMMARY_BYTES - used))
+            file.write(ci_services.job_summary(report, ci_services.MAX_SUMMARY_BYTES - used))
     except OSError as error:
         return [f"the job summary was not written: {error.strerror}"]
     return []

@@ -16,12 +16,12 @@ from pytest_passbench.core.record import Record, Speed
 from pytest_passbench.plugin import failures
 from pytest_passbench.plugin.live import outcome, status_line
 from pytest_passbench.plugin.nodeid import NodeId, node_path, split
-from pytest_passbench.plugin.select import read
-from pytest_passbench.plugin.state import KEY, State, is_worker
+from pytest_passbench.plugin.select import cost, read
+from pytest_passbench.plugin.state import KEY, State
 from pytest_passbench.report.failure_text import standing
 from pytest_passbench.run.judging import records
 from pytest_passbench.run.stored import confirmed
-from pytest_passbench.suite.shards import of_shard
+from pytest_passbench.suite.find import of_shard
 from pytest_passbench.suite.taskfile import task_hash
 
 if TYPE_CHECKING:
@@ -66,20 +66,20 @@ class TaskFile(pytest.File):
     def collect(self) -> Iterator[TaskItem]:
         """Yield an item per candidate. A file that cannot be read gives items that fail and say why."""
         state = self.config.stash[KEY]
-        ref = self._ref or _find(self.path)
-        if not isinstance(ref, UserError) and not _wanted(ref, state):
+        ref = self._ref or _task_at(self.path)
+        if not isinstance(ref, UserError) and not _is_selected(ref, state):
             return
         task = self.path.name.removesuffix(SUFFIX) if isinstance(ref, UserError) else ref.id
         for candidate in state.ledger.candidates:
-            own = NodeId(self.nodeid, task, candidate.name)
-            if self._only in (None, own.item, task):
+            node = NodeId(self.nodeid, task, candidate.name)
+            if self._only in (None, node.item, task):
                 # As text, so that pytest takes what is in brackets for a parameter, as --lf does on reading it.
                 yield TaskItem.from_parent(
-                    self, name=own.item, nodeid=str(own), task=task, ref=ref, candidate=candidate
+                    self, name=node.item, nodeid=str(node), task=task, ref=ref, candidate=candidate
                 )
 
 
-def _find(path: Path) -> TaskRef | UserError:
+def _task_at(path: Path) -> TaskRef | UserError:
     from pytest_passbench.suite import published
 
     ref = read(path.parent if path.name in (SAMPLE, SUBGRAPH) else path)
@@ -90,7 +90,7 @@ def _find(path: Path) -> TaskRef | UserError:
     return replace(ref, header=replace(ref.header, id=name))
 
 
-def _wanted(ref: TaskRef, state: State) -> bool:
+def _is_selected(ref: TaskRef, state: State) -> bool:
     from pytest_passbench.suite import find
 
     ids = state.settings.task_ids
@@ -125,9 +125,9 @@ def _is_published(path: Path) -> bool:
 
 def not_in_shard(items: Sequence[pytest.Item], index: int, parts: int) -> list[pytest.Item]:
     """Return the items of tasks that belong to other shards. All candidates of a task stay together."""
-    costs = {item.task: item.cost for item in items if isinstance(item, TaskItem)}
-    mine = of_shard(costs, index, parts)
-    return [item for item in items if isinstance(item, TaskItem) and item.task not in mine]
+    costs = {item.task: cost(item.ref) for item in items if isinstance(item, TaskItem)}
+    selected = of_shard(costs, index, parts)
+    return [item for item in items if isinstance(item, TaskItem) and item.task not in selected]
 
 
 def untouched(items: Sequence[pytest.Item], state: State) -> list[pytest.Item]:
@@ -141,18 +141,19 @@ class TaskItem(pytest.Item):
     def __init__(self, *, task: str, ref: TaskRef | UserError, candidate: Candidate, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.task, self.ref, self.candidate = task, ref, candidate
-        self.records: list[Record] = []
+        #: By subgraph, in the order in which they were judged first. A later record of a subgraph replaces its first.
+        self._records: dict[str, Record] = {}
         self._loaded: Task
         #: How many subgraphs are to be judged, once the task has been read.
-        self.selected = self.cost
+        self.selected = cost(ref)
         for plugin, mark in OTHERS.items():
             if self.config.pluginmanager.hasplugin(plugin):
                 self.add_marker(mark)
 
     @property
-    def cost(self) -> int:
-        """The cost of judging the task, in subgraphs."""
-        return 1 if isinstance(self.ref, UserError) else self.ref.header.subgraphs
+    def records(self) -> list[Record]:
+        """The records so far, one for each subgraph."""
+        return list(self._records.values())
 
     def touched(self, state: State) -> bool:
         """Return True if a pass of the candidate matches the task, or if the task cannot be read."""
@@ -185,21 +186,21 @@ class TaskItem(pytest.Item):
         Skips the case if the harness failed to judge one of them: it has neither passed nor failed.
         """
         state, task = self.config.stash[KEY], self._loaded
-        self.records.clear()
+        self._records.clear()
         self.selected = len(task.subgraphs)
         state.ledger.expect(self.task, self.candidate.name, self.selected)
         try:
-            for record in self._known(task, state):
+            for record in self._earlier_records(task, state):
                 self._take(record, state)
-            known = [name for record in self.records for name in (record.subgraph, *record.left_out)]
+            names = [name for record in self.records for name in (record.subgraph, *record.left_out)]
             t, criterion = state.settings.tolerance, state.settings.criterion
-            for record in records(state.judge, task, self.candidate, t, known, criterion):
+            for record in records(state.judge, task, self.candidate, t, names, criterion):
                 self._take(record, state)
             self._confirm(task, state)
         finally:
             state.live.show("")
             self.user_properties.extend(properties(self.records, self.to_judge))
-        stored = state.ledger.stored
+        stored = state.plan.stored
         slower = [record for record in self.records if stored is not None and stored.regressed(record)]
         if slower or not all(record.correct for record in self.records if record.judged):
             raise failures.TaskFailedError(self.records, slower)
@@ -214,21 +215,21 @@ class TaskItem(pytest.Item):
 
     def _confirm(self, task: Task, state: State) -> None:
         """Judge again what is slower than in the run to compare with, before the case fails for it."""
-        stored = state.ledger.stored
+        stored = state.plan.stored
         if stored is None:
             return
-        wanted = {record.subgraph: record for record in self.records if stored.doubtful(record)}
-        others = [subgraph.id for subgraph in task.subgraphs if subgraph.id not in wanted]
+        doubtful = {record.subgraph: record for record in self.records if stored.doubtful(record)}
+        others = [subgraph.id for subgraph in task.subgraphs if subgraph.id not in doubtful]
         t, criterion = state.settings.tolerance, state.settings.criterion
-        found = records(state.judge, task, self.candidate, t, others, criterion) if wanted else ()
-        for name, again in {record.subgraph: record for record in found}.items():
-            self._take(confirmed(wanted[name], again), state)
+        repeated = records(state.judge, task, self.candidate, t, others, criterion) if doubtful else ()
+        for name, later in {record.subgraph: record for record in repeated}.items():
+            self._take(confirmed(doubtful[name], later), state)
 
-    def _known(self, task: Task, state: State) -> Iterator[Record]:
+    def _earlier_records(self, task: Task, state: State) -> Iterator[Record]:
         """Yield the records of the run that this one goes on with. Raises UserError if the task has changed."""
-        known = state.earlier.records if state.earlier is not None else {}
+        by_key = state.plan.earlier.records if state.plan.earlier is not None else {}
         for subgraph in task.subgraphs:
-            record = known.get((self.task, self.candidate.name, subgraph.id))
+            record = by_key.get((self.task, self.candidate.name, subgraph.id))
             if record is not None:
                 if record.task_hash not in ("", task_hash(task)):
                     raise UserError("has changed since the run that is resumed", where=task.path,
@@ -241,23 +242,15 @@ class TaskItem(pytest.Item):
         return self.selected - sum(len(record.left_out) for record in self.records)
 
     def _take(self, record: Record, state: State) -> None:
-        if state.ledger.stored is not None and record.stored is None:
-            state.ledger.stored.put(record)
-        self._keep(record)
+        if state.plan.stored is not None and record.stored is None:
+            state.plan.stored.put(record)
+        self._records[record.subgraph] = record
         state.keep(record)
-        if not is_worker(self.config):
+        if state.plan.worker is None:
             state.add(record)
             text = status_line(record, len(self.records), self.to_judge)
             left = state.progress.remaining(len(self.records) / self.to_judge, self.nodeid)
             state.live.show(text + (f", {left}" if left else ""))
-
-    def _keep(self, record: Record) -> None:
-        """Keep a record, in place of an earlier one of the same subgraph, which noise left open."""
-        known = [other.subgraph for other in self.records]
-        if record.subgraph in known:
-            self.records[known.index(record.subgraph)] = record
-        else:
-            self.records.append(record)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return the evidence for a failed case; a traceback only for a fault of the judge's own."""
@@ -287,11 +280,11 @@ def properties(records: Sequence[Record], total: int) -> list[tuple[str, object]
 
 
 def _summary(record: Record) -> str:
-    arm, said = record.arm, standing(record)
+    arm, text = record.arm, standing(record)
     if arm.speed is None:
-        return said + (f", speed {arm.speed_note}" if arm.speed_note else "")
+        return text + (f", speed {arm.speed_note}" if arm.speed_note else "")
     against = f"; against the reference {_spelt(record.head_to_head)}" if record.head_to_head is not None else ""
-    return f"{said}, {_spelt(arm.speed)}{against}"
+    return f"{text}, {_spelt(arm.speed)}{against}"
 
 
 def _spelt(speed: Speed) -> str:

@@ -18,7 +18,7 @@ from pytest_passbench.report.failure_text import standing
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """The progress of a run. Costs are in subgraphs, of every selected item by node id."""
 
     clock: Callable[[], float] = time.monotonic

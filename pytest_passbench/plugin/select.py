@@ -29,11 +29,6 @@ class TaskNode:
     node: str
     item: str | None = None
 
-    @property
-    def cost(self) -> int:
-        """The cost of judging the task, in subgraphs."""
-        return 1 if isinstance(self.ref, UserError) else self.ref.header.subgraphs
-
 
 @dataclass(frozen=True)
 class Selection:
@@ -66,7 +61,7 @@ class Selection:
     def with_failed(self, nodes: Collection[str]) -> Selection:
         """Return the selection with the tasks at these paths of node ids too, whatever their suite."""
         more = tuple(task for task in self.others if task.node in nodes)
-        costs = self.costs | {task.node: task.cost for task in more}
+        costs = self.costs | {task.node: cost(task.ref) for task in more}
         return replace(self, tasks=self.tasks + more, costs=costs, failed=len(more))
 
     def remedy(self, settings: Settings, keyword: str) -> str:
@@ -93,9 +88,14 @@ def select(settings: Settings, rootpath: Path, args: Sequence[str], invocation: 
     selected = _matching(tasks, args) if args else _of_suite(tasks, settings)
     ids = frozenset(task.ref.id for task in tasks if not isinstance(task.ref, UserError))
     judged = [task for task in tasks if settings.suite not in ("lite", "full") or _tagged(task, "full")]
-    costs = {task.node: task.cost for task in selected}
+    costs = {task.node: cost(task.ref) for task in selected}
     others = tuple(task for task in tasks if task.node not in costs)
     return Selection(tuple(selected), ids, len(judged), costs=costs, others=others)
+
+
+def cost(ref: TaskRef | UserError) -> int:
+    """Return the cost of judging a task, in subgraphs. A faulty one costs as much as one subgraph."""
+    return 1 if isinstance(ref, UserError) else ref.header.subgraphs
 
 
 def known_ids(paths: Iterable[Path]) -> frozenset[str]:

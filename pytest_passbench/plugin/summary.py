@@ -1,4 +1,4 @@
-"""The course and end of a run: expected items, the line for each task, results, gates, the summary."""
+"""The words of a run: the header, the line for each task, the summary; and its end, with results and gates."""
 
 from __future__ import annotations
 
@@ -16,19 +16,65 @@ from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
+from pytest_passbench.core.seed import commitment
 from pytest_passbench.judge.measure.floor import merged
 from pytest_passbench.plugin import ci, nodeid
 from pytest_passbench.plugin.collect import SAMPLE, SUBGRAPH
 from pytest_passbench.plugin.live import outcome, spell
-from pytest_passbench.plugin.select import read
+from pytest_passbench.plugin.select import cost, read
 from pytest_passbench.plugin.state import State
 from pytest_passbench.report import gates
 from pytest_passbench.report.report import Report, report_of
+from pytest_passbench.run.forecast import forecast_line
 from pytest_passbench.run.ledger import fresh_folder, write
+from pytest_passbench.run.stored import warnings
 from pytest_passbench.timing.looks import FIRST_LOOK
 
 TRUSTED = "trusted: nothing is scored"
 MAX_OVERRUN = 1.1  # times the budget, which does not cover the start of the sandboxes
+MAX_STRAYS = 3  # folders for no known task that are named
+
+
+def header(state: State) -> list[str]:
+    """Return what a run prints before it starts: what is judged, with which settings, on which machine."""
+    plan, settings, environment = state.plan, state.settings, state.ledger.environment
+    cpu = environment.get("cpu") if settings.device == "cpu" else None
+    parts = [
+        f"passbench: device: {settings.device}" + (f" ({line(str(cpu), 60)})" if cpu else ""),
+        f"threads: {settings.threads}, pipeline: {settings.pipeline}, policy: {settings.policy}",
+        f"t: {settings.tolerance}",
+        *([f"criterion: {settings.criterion}"] if settings.criterion != "ladder" else []),
+        *([f"sandbox: {environment['sandbox']}"] if environment.get("sandbox") else []),
+    ]
+    rows = [", ".join(parts)]
+    rows += [line(f"candidate: {c.name}, content {c.content_hash[:16]}") for c in state.ledger.candidates]
+    if plan.reference is not None:
+        rows.append(line(f"against: {plan.reference.name}, content {plan.reference.content_hash[:16]}"))
+    rows += _comparison(state)
+    shard = f", shard {settings.shard[0]} of {settings.shard[1]}" if settings.shard else ""
+    rows.append(state.selection.describe(settings) + shard)
+    rows += [line(f"not judged: {error}", 300) for error in plan.strays[:MAX_STRAYS]]
+    if len(plan.strays) > MAX_STRAYS:
+        rows.append(f"not judged: {counted(len(plan.strays) - MAX_STRAYS, 'more folder')} for no known task")
+    if settings.trusted:
+        return [*rows, "trusted: the candidate runs in this process; nothing is scored"]
+    if plan.collects_only:
+        unfiltered = "only matching: not applied while collecting only; 'passbench explain DIR --all' lists the tasks"
+        return [*rows, unfiltered] if settings.only_matching else rows
+    if plan.earlier is not None:
+        rows.append(line(str(plan.earlier), 1000))
+    return [*rows, f"seed commitment: sha256 {commitment(plan.seed)}"]
+
+
+def _comparison(state: State) -> list[str]:
+    """Return what the header says of the run to compare with."""
+    stored = state.plan.stored
+    if stored is None:
+        return []
+    text = f"compared with {stored.path}, at most {100 * stored.limit:g} % slower" + (", strict" * stored.strict)
+    forecast = forecast_line(stored.run, getattr(state.config.option, "numprocesses", None) or 1)
+    changed = [line(text, 1000) for text in warnings(stored.run, state.ledger.environment)]
+    return [line(text, 1000), *filter(None, [forecast]), *changed]
 
 
 def expect(state: State, costs: dict[str, int]) -> None:
@@ -38,8 +84,8 @@ def expect(state: State, costs: dict[str, int]) -> None:
     state.ledger.tasks = list(dict.fromkeys(item.task for item in items))
     named = {item.candidate for item in items}
     state.ledger.candidates = [c for c in state.ledger.candidates if c.name in named] if items else []
-    for item, cost in zip(items, costs.values(), strict=True):
-        state.ledger.expect(item.task, item.candidate, cost)
+    for item, count in zip(items, costs.values(), strict=True):
+        state.ledger.expect(item.task, item.candidate, count)
 
 
 def selected(state: State, text: str, count: int | None) -> None:
@@ -59,30 +105,29 @@ def unread(state: State, text: str) -> None:
 def costs(state: State, ids: Iterable[str]) -> dict[str, int]:
     """Return the cost of each of our items by node id, for an xdist controller, which knows only the ids."""
     names = {candidate.name for candidate in state.ledger.candidates}
-    ours = {text: item for text in ids if (item := nodeid.parse(text)).candidate in names}
-    return {text: _cost(state, item.path) for text, item in ours.items()}
+    items = {text: item for text in ids if (item := nodeid.parse(text)).candidate in names}
+    return {text: _cost(state, item.path) for text, item in items.items()}
 
 
 def _cost(state: State, node: str) -> int:
     if node in state.selection.costs:
         return state.selection.costs[node]
     path = state.config.rootpath / node
-    ref = read(path.parent if path.name in (SAMPLE, SUBGRAPH) else path)
-    return 1 if isinstance(ref, UserError) else ref.header.subgraphs
+    return cost(read(path.parent if path.name in (SAMPLE, SUBGRAPH) else path))
 
 
 def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -> tuple[str, str, str]:
     """Return what pytest prints for a judged task: category, text behind the file's name, and verbose word."""
-    said = [TRUSTED] if state.settings.trusted else []
+    parts = [TRUSTED] if state.settings.trusted else []
     item = nodeid.parse(report.nodeid)
     total = state.ledger.count(item.task, item.candidate)
-    said += [outcome(records, total)] if records else []
-    text = ", ".join(filter(None, [*said, state.progress.remaining()]))
+    parts += [outcome(records, total)] if records else []
+    text = ", ".join(filter(None, [*parts, state.progress.remaining()]))
     letter = {"passed": ".", "skipped": "s"}.get(report.outcome, "F")
     # Under xdist no file names are printed between the dots: a line of its own says which task it was.
     place = f"\n{item.item} " if hasattr(report, "node") else ""
     room = _room(state.config, place)
-    plain = ", ".join(said)
+    plain = ", ".join(parts)
     forms = (text, plain, plain.replace(" correct", ""), plain.rpartition(", ")[2])  # the speed-up is always there
     short = next((f" {form} " for form in forms if len(form) <= room), f"\n  {plain} ")
     return report.outcome, f"{place}{letter}{short}", f"{report.outcome.upper()} ({text})"
@@ -136,7 +181,7 @@ def make_folder(state: State) -> Path | None:
     if state.folder is None and not state.settings.trusted:
         names = [candidate.name for candidate in state.ledger.candidates]
         try:
-            state.folder = fresh_folder(state.report_dir, state.ledger.started, names)
+            state.folder = fresh_folder(state.plan.report_dir, state.ledger.started, names)
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
     return state.folder

@@ -42,7 +42,7 @@ class LoadedPass:
     file: Path
 
 
-class _Source(importlib.machinery.SourceFileLoader):
+class _SourceOnlyLoader(importlib.machinery.SourceFileLoader):
     """A loader that compiles the source, and neither reads nor writes byte code."""
 
     def get_code(self, fullname: str) -> CodeType:
@@ -116,7 +116,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             spec = importlib.machinery.ModuleSpec(fullname, _Package(), is_package=True)
             spec.submodule_search_locations = search or [str(self.folder)]
             return spec
-        loader = _Source(fullname, str(file))
+        loader = _SourceOnlyLoader(fullname, str(file))
         return importlib.util.spec_from_file_location(
             fullname, file, loader=loader, submodule_search_locations=search
         )

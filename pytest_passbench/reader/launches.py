@@ -14,11 +14,12 @@ from typing import Any
 import torch
 
 from pytest_passbench.core.plurals import counted
+from pytest_passbench.core.rejected import plan_refused
 from pytest_passbench.kernels import cpp, signatures
 from pytest_passbench.plans.launch import CppKernel, Launch, TritonKernel, TritonLaunch, TritonType, Tuned
 from pytest_passbench.reader import streams
 from pytest_passbench.reader.importing import PACKAGE
-from pytest_passbench.reader.recording import Recording, Refused
+from pytest_passbench.reader.recording import Recording
 from pytest_passbench.reader.triton_reference import reference_of
 
 #: The recordings that are active in this process: one while a wrapper runs, none otherwise.
@@ -65,7 +66,7 @@ class RecordedLibrary:
             )
         kernel, signature = CppKernel(self.source, self.flags, self.openmp, name), self._signatures[name]
         if signature.result != "void":
-            raise Refused("kernel-result", f"uses the number that the kernel {name} returns")
+            raise plan_refused("kernel-result", f"uses the number that the kernel {name} returns")
 
         def launch(*arguments: Any) -> None:
             if len(arguments) != len(signature.parameters):
@@ -153,10 +154,10 @@ class TritonRecorder:
         self._folder = folder
 
     def run(self, function: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> None:
-        """Record a launch. Raises Refused for what a plan cannot hold, and TypeError or ValueError for a bad grid."""
+        """Record a launch. Raises Rejected for what a plan cannot hold, TypeError or ValueError for a bad grid."""
         recording = current()
         if warmup:
-            raise Refused("warm-up", "compiles a kernel without launching it (.warmup)")
+            raise plan_refused("warm-up", "compiles a kernel without launching it (.warmup)")
         names = set(function.signature.parameters)
         options = {key: kwargs.pop(key) for key in list(kwargs) if key not in names}
         bound = function.signature.bind(*args, **kwargs)
@@ -244,9 +245,9 @@ def install(folder: Path) -> None:
 
 
 def _no_compile(model: Any = None, **_options: Any) -> Any:
-    """Return a function that raises Refused, in place of ``torch.compile`` as a call or as a decorator."""
+    """Return a function that raises Rejected, in place of ``torch.compile`` as a call or as a decorator."""
 
     def compiled(*_args: Any, **_kwargs: Any) -> Any:
-        raise Refused("torch-compile", "calls torch.compile inside a wrapper")
+        raise plan_refused("torch-compile", "calls torch.compile inside a wrapper")
 
     return (lambda _function: compiled) if model is None else compiled

@@ -20,16 +20,16 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.core.errortext import MAX_CHARACTERS, explain
+from pytest_passbench.core.errors import MAX_CHARACTERS, explain
 from pytest_passbench.core.plurals import counted
+from pytest_passbench.core.rejected import WRONG_CALL, Rejected, plan_refused
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.graphs import to_data
 from pytest_passbench.plans.launch import Argument, Request, contiguous
-from pytest_passbench.plans.values import ValueRefused
 from pytest_passbench.protocol import ProtocolError, receive, send
 from pytest_passbench.reader import launches, tensors
 from pytest_passbench.reader.importing import LoadedPass, load_passes
-from pytest_passbench.reader.recording import Recording, Refused, WrongCall, culprit
+from pytest_passbench.reader.recording import Recording, culprit
 from pytest_passbench.reader.trace import parameters, trace
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.walls import harden, seccomp
@@ -85,7 +85,7 @@ def _traced(item: LoadedPass, label: str) -> Any:
     function = getattr(item, label)
     try:
         return to_data(trace(item.name, label, function, parameters(function)))
-    except (TypeError, ValueError, ValueRefused) as error:
+    except (TypeError, ValueError, Rejected) as error:
         return f"{label}: {error}"
     except PassError as error:
         return error.message
@@ -103,7 +103,7 @@ def _made_anew(item: LoadedPass) -> Callable[..., Any]:
 
 
 def _check_call(wrapper: Callable[..., Any], arguments: Sequence[Any]) -> None:
-    """Raise WrongCall if ``wrapper`` does not take that many arguments. A wrapper without a signature may."""
+    """Raise Rejected if ``wrapper`` does not take that many arguments. A wrapper without a signature may."""
     try:
         signature = inspect.signature(wrapper)
     except (TypeError, ValueError):
@@ -113,7 +113,9 @@ def _check_call(wrapper: Callable[..., Any], arguments: Sequence[Any]) -> None:
     except TypeError:
         name = getattr(wrapper, "__name__", type(wrapper).__name__)
         takes = f"{name}({', '.join(map(_parameter, signature.parameters.values()))}) takes {_count(signature)}"
-        raise WrongCall(f"replacement_args returned {counted(len(arguments), 'value')}, {takes}") from None
+        raise plan_refused(
+            WRONG_CALL, f"replacement_args returned {counted(len(arguments), 'value')}, {takes}"
+        ) from None
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
@@ -235,26 +237,23 @@ def _answer(order: dict[str, Any], number: int, passes: dict[str, LoadedPass], f
         return {
             "plan": record(request, _made_anew(item) if anew else item.wrapper, order["policy"], chance).to_data()
         }
-    except WrongCall as refused:
-        file, line = defined(item.replacement_args, folder)
-        return {"refused": {"rule": refused.rule, "message": refused.message, "file": file, "line": line}}
-    except Refused as refused:
-        return _refusal(folder, refused, refused.rule, refused.message)
     except BaseException as error:
+        if isinstance(error, Rejected) and error.layer == "plan":
+            place = defined(item.replacement_args, folder) if error.rule == WRONG_CALL else culprit(folder, error)
+            return _refusal(error.rule, error.message, *place)
         if isinstance(error, TypeError) and str(error) == _NOT_SUBSCRIPTABLE:
-            return _refusal(folder, error, "no-kernel", "launches a function without @triton.jit")
+            return _refusal("no-kernel", "launches a function without @triton.jit", *culprit(folder, error))
         return {"raised": explain(error, lambda file: Path(file).is_relative_to(folder))}
 
 
-def _refusal(folder: Path, error: BaseException, rule: str, message: str) -> dict[str, Any]:
-    file, line = culprit(folder, error)
+def _refusal(rule: str, message: str, file: str, line: int) -> dict[str, Any]:
     return {"refused": {"rule": rule, "message": message, "file": file, "line": line}}
 
 
 def record(request: Request, wrapper: Any, policy: str, chance: random.Random) -> Any:
     """Return the launch plan of a call of ``wrapper``, on tensors with random values.
 
-    Raises Refused if the wrapper does what no plan can hold, and passes on what the wrapper raises.
+    Raises Rejected if the wrapper does what no plan can hold, and passes on what the wrapper raises.
     """
     values, arguments = tensors.make(request, chance)
     device = next((tensor.device for tensor in request.tensors), "cpu")

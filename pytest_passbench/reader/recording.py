@@ -17,6 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_passbench.core.plurals import counted
+from pytest_passbench.core.rejected import Rejected, plan_refused
 from pytest_passbench.plans.launch import (
     MAX_TABLE_BYTES,
     Allocate,
@@ -32,7 +33,7 @@ from pytest_passbench.plans.launch import (
     Source,
     Step,
 )
-from pytest_passbench.plans.values import ValueRefused, encode
+from pytest_passbench.plans.values import encode
 
 _ALLOCATE = frozenset(["empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"])
 _FILLED = {
@@ -46,24 +47,6 @@ _SHAPED_BY_VALUES = frozenset(
     ["nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "nonzero_static", "bincount"]
 )
 _MEMORY = frozenset(["set_", "resize_", "resize_as_", "record_stream"])
-
-
-class Refused(Exception):
-    """A wrapper that does something that no plan can hold or that the policy forbids.
-
-    ``rule`` is the name of the rule that it breaks. ``message`` is a sentence without its subject.
-    """
-
-    def __init__(self, rule: str, message: str) -> None:
-        self.rule, self.message = rule, message
-        super().__init__(message)
-
-
-class WrongCall(Refused):
-    """A call of a wrapper with a number of arguments that it does not take. ``message`` is a whole sentence."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__("call", message)
 
 
 class Recording(TorchDispatchMode):
@@ -82,7 +65,7 @@ class Recording(TorchDispatchMode):
             self._places[_storage(tensor)] = ("argument", index, tensor.data_ptr())
 
     def plan(self, result: Any) -> LaunchPlan:
-        """Return the plan of a call that returned ``result``. Raises Refused for any other result."""
+        """Return the plan of a call that returned ``result``. Raises Rejected for any other result."""
         returns = tuple(self.operand(value) for value in self._results(result))
         tables = tuple(self._tables)
         return LaunchPlan(self._request.tensors, tables, tuple(self._kernels), tuple(self.steps), returns)
@@ -96,26 +79,26 @@ class Recording(TorchDispatchMode):
             values = tuple(result)
         else:
             actual = counted(len(result), "value") if isinstance(result, (tuple, list)) else _kind(result)
-            raise Refused("result", f"returns {actual}, and the pattern returns {self._request.outputs}")
+            raise plan_refused("result", f"returns {actual}, and the pattern returns {self._request.outputs}")
         for value in values:
             if not isinstance(value, torch.Tensor):
-                raise Refused("result", f"returns {_kind(value)}, not a tensor")
+                raise plan_refused("result", f"returns {_kind(value)}, not a tensor")
         return values
 
     # -- memory -----------------------------------------------------------------------------------------------------
 
     def operand(self, tensor: torch.Tensor) -> Operand:
-        """Return a tensor as an operand. Raises Refused for a subclass, and for memory outside of the plan."""
+        """Return a tensor as an operand. Raises Rejected for a subclass, and for memory outside of the plan."""
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-            raise Refused("subclass", f"uses a tensor subclass ({type(tensor).__name__})")
+            raise plan_refused("subclass", f"uses a tensor subclass ({type(tensor).__name__})")
         source, index, begin = self._place(tensor)
         offset = tensor.data_ptr() - begin if tensor.numel() else 0
         if offset < 0:
-            raise Refused("outside", "reads memory before the first element of its argument")
+            raise plan_refused("outside", "reads memory before the first element of its argument")
         return Operand(source, index, offset, _form(tensor))
 
     def address(self, address: int) -> Operand | None:
-        """Return the operand at an address, or None for a null pointer. Raises Refused for unknown memory."""
+        """Return the operand at an address, or None for a null pointer. Raises Rejected for unknown memory."""
         if address == 0:
             return None
         for tensor in self._tensors:
@@ -123,20 +106,20 @@ class Recording(TorchDispatchMode):
             if begin <= address < begin + max(size, 1):
                 source, index, first = self._place(tensor)
                 if address < first:
-                    raise Refused("outside", "points before the first element of its argument")
+                    raise plan_refused("outside", "points before the first element of its argument")
                 return Operand(source, index, address - first, Form("uint8", (), ()))
-        raise Refused("address", "passes an address of no tensor that it was given or made")
+        raise plan_refused("address", "passes an address of no tensor that it was given or made")
 
     def _place(self, tensor: torch.Tensor) -> tuple[Source, int, int]:
         place = self._places.get(_storage(tensor))
         return self._table(tensor) if place is None else place
 
     def _table(self, tensor: torch.Tensor) -> tuple[Source, int, int]:
-        """Make a tensor from outside of the call a constant table. Raises Refused if the tables get too large."""
+        """Make a tensor from outside of the call a constant table. Raises Rejected if the tables get too large."""
         storage = tensor.untyped_storage()
         table_bytes = sum(table.nbytes for table in self._tables)
         if tensor.device.type != "cpu" or table_bytes + storage.nbytes() > MAX_TABLE_BYTES:
-            raise Refused("outside", f"uses a tensor made outside the call ({storage.nbytes()} bytes)")
+            raise plan_refused("outside", f"uses a tensor made outside the call ({storage.nbytes()} bytes)")
         self._tables.append(ConstantTable(ctypes.string_at(storage.data_ptr(), storage.nbytes()).hex()))
         return self._know(tensor, "table", len(self._tables) - 1, storage.data_ptr())
 
@@ -154,15 +137,15 @@ class Recording(TorchDispatchMode):
         return self._kernels.setdefault(kernel, len(self._kernels))
 
     def constant(self, value: Any, where: str) -> Any:
-        """Return a constant that a kernel gets. Raises Refused for an address, and for a value that has no form."""
+        """Return a constant that a kernel gets. Raises Rejected for an address, and for a value that has no form."""
         if type(value).__module__ == "numpy" and hasattr(value, "item"):
             value = value.item()
         if isinstance(value, int) and self._is_address(value):
-            raise Refused("address", f"passes an address as a number ({where})")
+            raise plan_refused("address", f"passes an address as a number ({where})")
         try:
             encode(value)
-        except ValueRefused as error:
-            raise Refused("argument", f"passes {error} to a kernel ({where})") from error
+        except Rejected as error:
+            raise plan_refused("argument", f"passes {error} to a kernel ({where})") from error
         return value
 
     def _is_address(self, number: int) -> bool:
@@ -180,11 +163,11 @@ class Recording(TorchDispatchMode):
         kwargs = kwargs or {}
         name = func._schema.name.removeprefix("aten::")
         if name in _READS:
-            raise Refused("value", "reads a tensor's value (.item(), bool() or a comparison of tensors)")
+            raise plan_refused("value", "reads a tensor's value (.item(), bool() or a comparison of tensors)")
         if name in _SHAPED_BY_VALUES:
-            raise Refused("value", f"computes a shape from a tensor's values (aten.{name})")
+            raise plan_refused("value", f"computes a shape from a tensor's values (aten.{name})")
         if name in _MEMORY:
-            raise Refused("memory", f"changes what memory a tensor has (aten.{name})")
+            raise plan_refused("memory", f"changes what memory a tensor has (aten.{name})")
         handler = self._handler(name, func)
         return handler(func, args, kwargs)
 
@@ -237,7 +220,7 @@ class Recording(TorchDispatchMode):
         return result
 
     def _other(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Pass a view on, and record an operator that computes. Raises Refused if the policy forbids it."""
+        """Pass a view on, and record an operator that computes. Raises Rejected if the policy forbids it."""
         mutable = bool(func._schema.is_mutable)
         before = {_storage(tensor) for tensor in _tensors((args, kwargs))}
         if not mutable and func.is_view:
@@ -245,7 +228,7 @@ class Recording(TorchDispatchMode):
         if str(func) == "aten.lift_fresh.default":  # torch.tensor([...]): its result becomes a table when it is used
             return func(*args, **kwargs)
         if self._policy != "open":
-            raise Refused("torch-op", f"computes with torch ({func})")
+            raise plan_refused("torch-op", f"computes with torch ({func})")
         arguments = tuple(self._described(value) for value in args)
         keywords = tuple((key, self._described(value)) for key, value in kwargs.items() if key not in ("pin_memory",))
         result = func(*args, **kwargs)

@@ -1,7 +1,9 @@
 """Stand-ins for streams, graphs and synchronisation of ``torch.cuda``.
 
+from pytest_passbench.core.rejected import plan_refused
+
 A launch plan has no steps for streams and graphs. A module may make them while it is imported. Using one raises
-Refused. Synchronising and choosing a device do nothing here.
+Rejected. Synchronising and choosing a device do nothing here.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from typing import Any, NoReturn
 
 import torch
 
-from pytest_passbench.reader.recording import Refused
+from pytest_passbench.core.rejected import plan_refused
 
 
 class _Unused:
-    """An object that can be made but not used: reading an attribute raises Refused."""
+    """An object that can be made but not used: reading an attribute raises Rejected."""
 
     rule, what = "streams", "uses streams"
 
@@ -26,16 +28,16 @@ class _Unused:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise Refused(self.rule, self.what)
+        raise plan_refused(self.rule, self.what)
 
 
-class _Graph(_Unused):
+class _GraphStandIn(_Unused):
     rule, what = "graphs", "uses CUDA graphs"
 
 
 def _refusing(rule: str, what: str) -> Callable[..., NoReturn]:
     def refuse(*_arguments: Any, **_options: Any) -> NoReturn:
-        raise Refused(rule, what)
+        raise plan_refused(rule, what)
 
     return refuse
 
@@ -53,12 +55,12 @@ class _Here(contextlib.nullcontext[None]):
 
 def install() -> None:
     """Put the stand-ins into ``torch.cuda``."""
-    streams, graphs = _refusing("streams", _Unused.what), _refusing("graphs", _Graph.what)
+    streams, graphs = _refusing("streams", _Unused.what), _refusing("graphs", _GraphStandIn.what)
     replaced: dict[str, Any] = {
         "Stream": _Unused,
         "ExternalStream": _Unused,
         "Event": _Unused,
-        "CUDAGraph": _Graph,
+        "CUDAGraph": _GraphStandIn,
         **dict.fromkeys(("stream", "current_stream", "default_stream", "set_stream"), streams),
         **dict.fromkeys(("graph", "make_graphed_callables", "graph_pool_handle"), graphs),
         **dict.fromkeys(("synchronize", "set_device"), _nothing),

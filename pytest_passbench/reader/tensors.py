@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from pytest_passbench.core.rejected import plan_refused
 from pytest_passbench.plans.launch import ITEM_BYTES, Argument, Request
 from pytest_passbench.plans.values import decode
-from pytest_passbench.reader.recording import Refused
 
 _MAX_RANDOM_BYTES = 1 << 20  # at the beginning of a tensor; the rest is zero
 _LINE_BYTES = 64  # of a cache line
@@ -47,7 +47,7 @@ def _tensor(argument: Argument, chance: random.Random) -> torch.Tensor:
 
 
 class Device(TorchFunctionMode):
-    """A mode in which tensors and factories answer as on ``device``. Reading values raises Refused."""
+    """A mode in which tensors and factories answer as on ``device``. Reading values raises Rejected."""
 
     def __init__(self, device: str) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Device(TorchFunctionMode):
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         if name in _READERS:
-            raise Refused("value", f"reads a tensor's values (.{name})")
+            raise plan_refused("value", f"reads a tensor's values (.{name})")
         if name == "__repr__":
             return f"tensor of shape {tuple(args[0].shape)}"
         if self._device.type == "cpu":
@@ -77,7 +77,7 @@ class Device(TorchFunctionMode):
         if name == "cuda":
             return args[0]
         if name == "cpu" or any(_is_cpu(value) for value in (*args[1:], kwargs.get("device"))):
-            raise Refused("device", "moves a tensor between devices")
+            raise plan_refused("device", "moves a tensor between devices")
         return func(*(_on_cpu(value) for value in args), **{key: _on_cpu(value) for key, value in kwargs.items()})
 
 

@@ -57,14 +57,14 @@ def _has_proxy(value: Any) -> bool:
     return isinstance(value, (tuple, list)) and any(_has_proxy(item) for item in value)
 
 
-class _Symbol(Proxy):
+class _InPlaceProxy(Proxy):
     """A symbol that keeps ``x += y`` for a tensor, whose views see it. FX would make it ``x = x + y``."""
 
 
 def _augmented(name: str) -> Callable[..., Any]:
     in_place, plain = getattr(operator, f"i{name.rstrip('_')}"), getattr(operator, name)
 
-    def method(self: _Symbol, other: Any) -> Any:
+    def method(self: _InPlaceProxy, other: Any) -> Any:
         number = self.node in metadata_nodes(self.node.graph)
         return self.tracer.create_proxy("call_function", plain if number else in_place, (self, other), {})
 
@@ -72,8 +72,8 @@ def _augmented(name: str) -> Callable[..., Any]:
 
 
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "xor"):
-    setattr(_Symbol, f"__i{_name}__", _augmented(_name))
-_Symbol.__iand__, _Symbol.__ior__ = _augmented("and_"), _augmented("or_")
+    setattr(_InPlaceProxy, f"__i{_name}__", _augmented(_name))
+_InPlaceProxy.__iand__, _InPlaceProxy.__ior__ = _augmented("and_"), _augmented("or_")
 
 
 class _Tracer(Tracer):
@@ -86,7 +86,7 @@ class _Tracer(Tracer):
         self.tensor_attrs: dict[Any, str] = {}
 
     def proxy(self, node: Node) -> Proxy:
-        return _Symbol(node, self)
+        return _InPlaceProxy(node, self)
 
 
 def as_function(value: Any) -> Any:

@@ -8,7 +8,7 @@ from pytest_passbench.core.ladder import T_FROZEN
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import LAUNCH_BOUND, RAN
 from pytest_passbench.core.run import Run
-from pytest_passbench.report import changes, left_out
+from pytest_passbench.report import changes, run_text
 from pytest_passbench.score import board
 from pytest_passbench.score.subgraph import from_record
 
@@ -26,7 +26,7 @@ def caveats(run: Run) -> list[str]:
     if missing:
         b = run.score_settings.b
         sentences.append(f"{missing} of {total} subgraphs were not judged: failures, each b = {b:g} in AS and ES(t).")
-    sentences += left_out.sentences(run)
+    sentences += run_text.left_out_sentences(run)
     sentences += _harness_failures(run)
     unmeasured = Counter(r.arm.speed_note for r in run.records if from_record(r).unmeasured_at(T_FROZEN))
     for note, count in unmeasured.items():

@@ -165,8 +165,7 @@ def of_tasks(run: Run, candidate: str) -> list[TaskChange]:
     """Return the changes of a candidate's tasks, the worst first. None if the run was compared with nothing."""
     if not run.compared:
         return []
-    grouped = {task: [record for record in run.of(candidate) if record.task == task] for task in run.tasks}
-    tasks = [_of(task, group, run) for task, group in grouped.items() if group]
+    tasks = [_of(task, group, run) for task, group in run.by_task(candidate).items() if group]
     return sorted(tasks, key=lambda item: item.rank)
 
 

@@ -171,10 +171,10 @@ def curves(run: Run) -> list[Curve]:
 def task_table(run: Run, candidate: str) -> Table:
     """Return a line per task: speed-up, baselines' speed-up, correct of judged, operators covered, outcome."""
     headers = ("task", "speed-up", *run.baselines, "correct", "covered", "task AS", "outcome")
-    grouped = {task: [record for record in run.of(candidate) if record.task == task] for task in run.tasks}
     title = f"Tasks: {candidate} (correct: {correct_when(run)})"
     judged = board.tasks_of(run, candidate, run.criterion)
-    lines = tuple(_task(task, group, judged.get(task, ()), run) for task, group in grouped.items())
+    groups = run.by_task(candidate).items()
+    lines = tuple(_task(task, group, judged.get(task, ()), run) for task, group in groups)
     about = (
         "Speed-up: eager time / candidate time, the mean of what is correct, with its 95 % interval. Covered: "
         "operators that passes replaced."

@@ -12,6 +12,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from pytest_passbench.core.record import PassReport
+from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.plans.launch import (
     ALIGNMENT_BYTES,
     ITEM_BYTES,
@@ -21,12 +22,10 @@ from pytest_passbench.plans.launch import (
     Request,
     Result,
 )
-from pytest_passbench.plans.values import ValueRefused, encode
-from pytest_passbench.rewrite.effects import early_users
+from pytest_passbench.plans.values import encode
+from pytest_passbench.rewrite.effects import early_users, thread_inplace
 from pytest_passbench.rewrite.errors import PassError
-from pytest_passbench.rewrite.explain import explain, nearness
-from pytest_passbench.rewrite.inplace import thread_inplace
-from pytest_passbench.rewrite.match import Match, Search, Target
+from pytest_passbench.rewrite.match import Match, Search, Target, explain, nearness
 from pytest_passbench.rewrite.meta import (
     call,
     evaluate,
@@ -243,7 +242,7 @@ class _Splice:
 
         try:
             arguments = tuple(encode(value, reference) for value in args)
-        except ValueRefused as error:
+        except Rejected as error:
             raise PassError(self.item.name, f"replacement_args returns {error}, which no kernel can get") from error
         request = Request(self.item.name, arguments, tuple(tensors.values()), len(results), sequence, results)
         return tuple(tensors), request

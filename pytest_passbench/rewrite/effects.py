@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 from pytest_passbench.rewrite.meta import storages, value_of
-from pytest_passbench.rewrite.normalise import Call, canonical
+from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
 from pytest_passbench.suite.batching import is_batched, is_batching
 
 
 @dataclass(frozen=True)
-class Effects:
+class MatchEffects:
     """The effects of a match.
 
     ``copy_back`` maps a returned node to the outer tensor that gets its value. ``writers`` are matched operators that
@@ -41,7 +41,7 @@ def written_storages(node: Node) -> set[int]:
     return set().union(*(storages(value_of(t)) for t in targets))
 
 
-def hazards(nodes: tuple[Node, ...], returned: set[Node], order: dict[Node, int]) -> Effects | str:
+def hazards(nodes: tuple[Node, ...], returned: set[Node], order: dict[Node, int]) -> MatchEffects | str:
     """Return the effects of replacing ``nodes`` (in graph order) by a call at the end, or the reason against it.
 
     ``returned`` are the nodes whose values the pattern returns. ``order`` has the position of each node of the graph.
@@ -64,12 +64,12 @@ def hazards(nodes: tuple[Node, ...], returned: set[Node], order: dict[Node, int]
     copies = {writers[-1]: _base(writers[-1], matched) for writers in writers_of.values()}
     leaking = any(leaks(w, matched, returned) for writers in writers_of.values() for w in writers)
     if not leaking and all(base is not None and writer in returned for writer, base in copies.items()):
-        return Effects({writer: base for writer, base in copies.items() if base is not None})
+        return MatchEffects({writer: base for writer, base in copies.items() if base is not None})
     kept_writers = _kept_writers([writer for writers in writers_of.values() for writer in writers], nodes)
     if len(kept_writers) == len(nodes):
         writer = next(iter(writers_of.values()))[-1]
         return f"{writer.name} changes a tensor that is used elsewhere, and without it nothing is left to replace"
-    return Effects(writers=kept_writers)
+    return MatchEffects(writers=kept_writers)
 
 
 def _batched(nodes: tuple[Node, ...]) -> str:
@@ -149,7 +149,7 @@ def _early_reads(
 
 
 def hidden_reads(
-    calls: dict[Node, Call], returned: tuple[Node, ...], binding: dict[Node, Any], order: dict[Node, int]
+    calls: dict[Node, CanonicalCall], returned: tuple[Node, ...], binding: dict[Node, Any], order: dict[Node, int]
 ) -> str:
     """Return the difference between pattern and target in reads after a write through another name, or nothing.
 
@@ -180,7 +180,7 @@ def hidden_reads(
     return ""
 
 
-def _reads(calls: dict[Node, Call], returned: tuple[Node, ...]) -> Iterator[tuple[Node | None, Node]]:
+def _reads(calls: dict[Node, CanonicalCall], returned: tuple[Node, ...]) -> Iterator[tuple[Node | None, Node]]:
     """Yield each operator of a pattern with each value that it reads, and None with each value that is returned."""
     for node in calls:
         for read in node.all_input_nodes:
@@ -267,3 +267,19 @@ def _shared(storage: int, matched: set[Node], returned: set[Node], later: set[No
     outputs = [n for n in returned if storage in storages(value_of(n))]
     outside = [n for n in order if n not in matched and n not in later and storage in storages(value_of(n))]
     return bool(outputs) and (len(outputs) > 1 or bool(outside))
+
+
+def thread_inplace(graph: Graph) -> None:
+    """Make each node after an in-place call read the call's result instead of its base.
+
+    Both are the same tensor, so nothing changes at run time. Then the data flow shows what only the order showed.
+    """
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    for node in list(graph.nodes):
+        if node.op not in ("call_function", "call_method"):
+            continue
+        call = canonical(node)
+        base = call.args.get("input")
+        if call.inplace and call.op != "setitem" and isinstance(base, Node):
+            for user in [u for u in base.users if order[u] > order[node]]:
+                user.replace_input_with(base, node)

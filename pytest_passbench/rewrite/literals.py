@@ -10,12 +10,12 @@ from torch.fx import Node
 
 from pytest_passbench.rewrite import names
 from pytest_passbench.rewrite.meta import value_of
-from pytest_passbench.rewrite.normalise import Call
+from pytest_passbench.rewrite.normalise import CanonicalCall
 
 _SIZED = frozenset({"view", "reshape", "expand"})
 
 
-def align(pattern: Call, target: Call, node: Node, name: str) -> tuple[Any, Any]:
+def align(pattern: CanonicalCall, target: CanonicalCall, node: Node, name: str) -> tuple[Any, Any]:
     """Return an argument of both calls in comparable form: -1 sizes are resolved, and a number is widened.
 
     A number is widened to as many axes as the other side has. ``node`` is the target's node.
@@ -43,7 +43,7 @@ def _widen(value: Any, like: Any) -> Any:
     return value
 
 
-def rank_of(call: Call, name: str) -> int | None:
+def rank_of(call: CanonicalCall, name: str) -> int | None:
     """Return the rank from which a negative value of this parameter counts. None if it names no dimension."""
     if name not in names.DIM_NAMES:
         return None
@@ -64,7 +64,7 @@ def _wrap(value: Any, rank: int | None) -> Any:
     return value
 
 
-def _sizes(op: str, expected: Any, node: Node, target: Call) -> tuple[Any, Any]:
+def _sizes(op: str, expected: Any, node: Node, target: CanonicalCall) -> tuple[Any, Any]:
     """Return expected and found sizes, with -1 resolved from the shape of the target's node."""
     value = value_of(node)
     if not isinstance(value, torch.Tensor) or not isinstance(target.get("size"), tuple):
@@ -77,7 +77,7 @@ def _sizes(op: str, expected: Any, node: Node, target: Call) -> tuple[Any, Any]:
     return tuple(k if e == -1 and isinstance(e, int) else e for e, k in zip(expected, kept_sizes, strict=True)), sizes
 
 
-def _with_kept_sizes(op: str, target: Call, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+def _with_kept_sizes(op: str, target: CanonicalCall, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the size that -1 stands for, per dimension: expand keeps the input's, view and reshape infer it."""
     subject = target.get("input")
     value = value_of(subject) if isinstance(subject, Node) else None

@@ -16,10 +16,10 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from pytest_passbench.rewrite import names
-from pytest_passbench.rewrite.effects import Effects, descendants, hazards, hidden_reads, leaks
+from pytest_passbench.rewrite.effects import MatchEffects, descendants, hazards, hidden_reads, leaks
 from pytest_passbench.rewrite.literals import align, computes_floating, equal, rank_of, show, widened
 from pytest_passbench.rewrite.meta import evaluate, value_of
-from pytest_passbench.rewrite.normalise import Call, canonical
+from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
 from pytest_passbench.rewrite.pattern import Pattern
 
 _MAX_STEPS = 20_000  # of backtracking per place, so that an ambiguous pattern cannot hang the build
@@ -44,7 +44,7 @@ class Match:
     pattern: Pattern
     binding: dict[Node, Any]
     nodes: tuple[Node, ...]
-    effects: Effects = field(default_factory=Effects)
+    effects: MatchEffects = field(default_factory=MatchEffects)
 
     @property
     def replaced(self) -> list[Node]:
@@ -261,7 +261,7 @@ class Search:
         returned = {binding[node] for node in self.pattern.returned}
         problem = self._escape(matched, returned) or self._cycle(matched, binding)
         problem = problem or hidden_reads(self.pattern.calls, self.pattern.returned, binding, self.target.order)
-        effects = Effects() if problem else hazards(nodes, returned, self.target.order)
+        effects = MatchEffects() if problem else hazards(nodes, returned, self.target.order)
         if problem or isinstance(effects, str):
             self._miss(_Goal(None, nodes[-1]), binding, problem or str(effects), whole=True)
         return Match(self.pattern, binding, nodes, effects)
@@ -320,7 +320,7 @@ class Search:
 _ANYWHERE = object()
 
 
-def _alike(call: Call, other: Call) -> tuple[Call, Call]:
+def _alike(call: CanonicalCall, other: CanonicalCall) -> tuple[CanonicalCall, CanonicalCall]:
     """Return calls of one operator whose parameters have the same names where a pattern's argument hides the name.
 
     They are the dtype or device of ``x.to(y)``, and the flag of ``x.var(0, unbiased)``.
@@ -344,3 +344,25 @@ def _holds_node(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return any(_holds_node(item) for item in value)
     return isinstance(value, Node)
+
+
+def explain(pattern: Pattern, target: Target, best: Miss | None) -> str:
+    """Return the nearest place, with the expected and the found operator or argument there."""
+    anchor = pattern.calls[pattern.anchor].op
+    if best is not None and best.depth > 0:
+        return f"nearest: {best.text}"
+    present = {call.op for call in target.calls.values()}
+    absent = [call.op for call in pattern.calls.values() if call.op not in present]
+    if absent:
+        return f"the graph has no {absent[0]}; it has {_listed(target)}"
+    return f"nearest: {best.text}" if best is not None else f"the graph has no {anchor}; it has {_listed(target)}"
+
+
+def nearness(pattern: Pattern, best: Miss | None) -> float:
+    """Return the share, 0 to 1, of the pattern's operators that had a partner at the nearest place."""
+    return min(1.0, best.depth / len(pattern.calls)) if best is not None else 0.0
+
+
+def _listed(target: Target) -> str:
+    names = list(dict.fromkeys(call.op for call in target.calls.values()))
+    return ", ".join(names[:12]) + (", ..." if len(names) > 12 else "") if names else "no operators"

@@ -81,7 +81,7 @@ def metadata_nodes(graph: torch.fx.Graph) -> set[Node]:
     return metadata
 
 
-class _Recorder(Interpreter):
+class _MetaRecorder(Interpreter):
     """An interpreter that keeps each value in ``node.meta['passbench']`` and notes the nodes that write in place."""
 
     def record(self, inputs: list[Any]) -> None:
@@ -108,7 +108,7 @@ def record_values(gm: GraphModule, example_inputs: list[Any]) -> None:
     FakeTensor would do without data. But it imports Dynamo and SymPy, whose memory would be in each fork.
     """
     with torch.no_grad(), batching.closing():
-        _Recorder(gm, garbage_collect_values=False).record([_copy(value) for value in example_inputs])
+        _MetaRecorder(gm, garbage_collect_values=False).record([copied(value) for value in example_inputs])
 
 
 def forget_values(gm: GraphModule) -> None:
@@ -117,8 +117,8 @@ def forget_values(gm: GraphModule) -> None:
         node.meta.pop("passbench", None)
 
 
-def _copy(value: Any) -> Any:
-    """Return a copy that may be written to, with the same strides.
+def copied(value: Any) -> Any:
+    """Return a copy that may be written to, with the same strides and alignment. Return anything but a tensor itself.
 
     It is never the given tensor, because writing in place would change that tensor's version counter.
     """

@@ -1,8 +1,9 @@
 """The canonical form of a call: an operator's name, and its arguments by parameter name.
 
 ``x.softmax(-1)``, ``torch.softmax(x, dim=-1)``, ``F.softmax(x, -1)`` and ``torch.ops.aten.softmax.int(x, -1)`` all
-become ``Call("softmax", {"input": x, "dim": -1})``. Parameter names come from the ATen schemas. If an operator has no
-schema they come from the Python signature. :mod:`pytest_passbench.rewrite.names` lists names that neither has.
+become ``CanonicalCall("softmax", {"input": x, "dim": -1})``. Parameter names come from the ATen schemas. If an
+operator has no schema they come from the Python signature. :mod:`pytest_passbench.rewrite.names` lists names that
+neither has.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pytest_passbench.rewrite.signatures import bind, overload_signature, plain,
 
 
 @dataclass(frozen=True)
-class Call:
+class CanonicalCall:
     """A canonical call.
 
     ``args`` maps parameter names to nodes, literals, or tuples of them, with defaults filled in. ``inplace`` is True
@@ -36,7 +37,7 @@ class Call:
         return self.args.get(name, names.ABSENT.get(name))
 
 
-def canonical(node: Node) -> Call:
+def canonical(node: Node) -> CanonicalCall:
     """Return the canonical form of an operator node (``call_function`` or ``call_method``)."""
     args, kwargs = list(plain(tuple(node.args))), {k: plain(v) for k, v in node.kwargs.items()}
     if node.op == "call_method":
@@ -44,7 +45,7 @@ def canonical(node: Node) -> Call:
     return _function(node.target, args, kwargs)
 
 
-def _function(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Call:
+def _function(target: Any, args: list[Any], kwargs: dict[str, Any]) -> CanonicalCall:
     if target in (operator.getitem, operator.setitem):
         return _index(args, target is operator.setitem)
     if target in names.INPLACE_OPERATORS:
@@ -60,9 +61,9 @@ def _function(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Call:
     return _named(name.rstrip("_") if inplace else name, args, kwargs, target, inplace)
 
 
-def _method(name: str, args: list[Any], kwargs: dict[str, Any]) -> Call:
+def _method(name: str, args: list[Any], kwargs: dict[str, Any]) -> CanonicalCall:
     if name in names.CONVERSIONS:
-        return Call("to", {"input": args[0], "dtype": names.CONVERSIONS[name]})
+        return CanonicalCall("to", {"input": args[0], "dtype": names.CONVERSIONS[name]})
     if name in ("to", "type", "where", "type_as", "view_as", "reshape_as"):
         return _special_method(name, args, kwargs)
     if name.startswith("__"):
@@ -71,21 +72,21 @@ def _method(name: str, args: list[Any], kwargs: dict[str, Any]) -> Call:
     return _named(name[:-1] if inplace else name, args, kwargs, getattr(torch.Tensor, name, None), inplace)
 
 
-def _special_method(name: str, args: list[Any], kwargs: dict[str, Any]) -> Call:
+def _special_method(name: str, args: list[Any], kwargs: dict[str, Any]) -> CanonicalCall:
     if name == "where":  # x.where(condition, other) is torch.where(condition, x, other)
         bound = _bind_names(["input", "condition", "other"], args, kwargs)
-        return Call("where", bound)
+        return CanonicalCall("where", bound)
     if name in ("to", "type"):
         return _converted(args, kwargs)
-    return Call(name, {"input": args[0], "other": args[1] if len(args) > 1 else kwargs.get("other")})
+    return CanonicalCall(name, {"input": args[0], "other": args[1] if len(args) > 1 else kwargs.get("other")})
 
 
-def _converted(args: list[Any], kwargs: dict[str, Any]) -> Call:
+def _converted(args: list[Any], kwargs: dict[str, Any]) -> CanonicalCall:
     """Return the call of ``to`` or ``type``. A node in place of its dtype, device or tensor is called ``other``."""
     result: dict[str, Any] = {"input": args[0]}
     result.update({_conversion_name(value): value for value in args[1:] if not isinstance(value, bool)})
     result.update({k: v for k, v in kwargs.items() if k not in names.IRRELEVANT})
-    return Call("to", result, dropped={k: v for k, v in kwargs.items() if k in names.IRRELEVANT})
+    return CanonicalCall("to", result, dropped={k: v for k, v in kwargs.items() if k in names.IRRELEVANT})
 
 
 def _conversion_name(value: Any) -> str:
@@ -94,7 +95,7 @@ def _conversion_name(value: Any) -> str:
     return "dtype" if isinstance(value, torch.dtype) else "device"
 
 
-def _dunder(name: str, args: list[Any], kwargs: dict[str, Any]) -> Call:
+def _dunder(name: str, args: list[Any], kwargs: dict[str, Any]) -> CanonicalCall:
     if name in ("getitem", "setitem"):
         return _index(args, name == "setitem")
     if name in names.DUNDERS:
@@ -103,13 +104,17 @@ def _dunder(name: str, args: list[Any], kwargs: dict[str, Any]) -> Call:
         return _named(names.DUNDERS[name[1:]], args[::-1], kwargs)
     if name[0] == "i" and name[1:] in names.DUNDERS:
         return _named(names.DUNDERS[name[1:]], args, kwargs, inplace=True)
-    return Call(name, _bind_names([], args, kwargs))
+    return CanonicalCall(name, _bind_names([], args, kwargs))
 
 
-def _index(args: list[Any], assigns: bool) -> Call:
+def _index(args: list[Any], assigns: bool) -> CanonicalCall:
     index = args[1] if isinstance(args[1], tuple) else (args[1],)
     bound = {"input": args[0], "index": tuple(_plain_slice(item) for item in index)}
-    return Call("setitem", {**bound, "value": args[2]}, inplace=True) if assigns else Call("getitem", bound)
+    return (
+        CanonicalCall("setitem", {**bound, "value": args[2]}, inplace=True)
+        if assigns
+        else CanonicalCall("getitem", bound)
+    )
 
 
 def _plain_slice(item: Any) -> Any:
@@ -119,16 +124,16 @@ def _plain_slice(item: Any) -> Any:
     return slice(0 if item.start is None else item.start, stop, 1 if item.step is None else item.step)
 
 
-def _attribute(value: Any, name: str) -> Call:
+def _attribute(value: Any, name: str) -> CanonicalCall:
     fields = {"values": 0, "indices": 1}  # of the named tuples that max, topk, sort return
     if name in fields:
-        return Call("getitem", {"input": value, "index": (fields[name],)})
+        return CanonicalCall("getitem", {"input": value, "index": (fields[name],)})
     if name in ("T", "mT"):
-        return Call("transpose", {"input": value, "dim0": -2, "dim1": -1})
-    return Call("getattr", {"input": value, "name": name})
+        return CanonicalCall("transpose", {"input": value, "dim0": -2, "dim1": -1})
+    return CanonicalCall("getattr", {"input": value, "name": name})
 
 
-def _overload(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Call:
+def _overload(target: Any, args: list[Any], kwargs: dict[str, Any]) -> CanonicalCall:
     name = target._schema.name.split("::")[-1]
     inplace = _is_inplace_name(name)
     stem = name[:-1] if inplace else name
@@ -136,7 +141,7 @@ def _overload(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Call:
     signature = overload_signature(target)
     bound = bind(signature, args, kwargs) if signature else None
     if bound is None:
-        return Call(op, _bind_names([], args, kwargs), inplace)
+        return CanonicalCall(op, _bind_names([], args, kwargs), inplace)
     return _finish(op, bound, inplace)
 
 
@@ -158,11 +163,13 @@ def _is_inplace_name(name: str) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
-def _named(name: str, args: list[Any], kwargs: dict[str, Any], target: Any = None, inplace: bool = False) -> Call:
+def _named(
+    name: str, args: list[Any], kwargs: dict[str, Any], target: Any = None, inplace: bool = False
+) -> CanonicalCall:
     op = names.ALIASES.get(name, name)
     if op in names.OPERATORS.values() and not kwargs and len(args) <= 2:
         keys = ("input", names.RENAMED_IN.get(op, {}).get("other", "other"))
-        return Call(op, dict(zip(keys, args, strict=False)), inplace)
+        return CanonicalCall(op, dict(zip(keys, args, strict=False)), inplace)
     for signature in signatures(name, target):
         bound = bind(signature, args, kwargs)
         if bound is not None:
@@ -170,7 +177,7 @@ def _named(name: str, args: list[Any], kwargs: dict[str, Any], target: Any = Non
     return _finish(op, _bind_names([], args, kwargs), inplace)
 
 
-def _finish(op: str, bound: dict[str, Any], inplace: bool) -> Call:
+def _finish(op: str, bound: dict[str, Any], inplace: bool) -> CanonicalCall:
     args, dropped = _rename(op, bound)
     if op == "rsub":
         args["input"], args["other"] = args["other"], args["input"]
@@ -185,7 +192,7 @@ def _finish(op: str, bound: dict[str, Any], inplace: bool) -> Call:
             args["correction"] = args["correction"] if args.get("correction") is not None else unbiased
     elif op == "arange":
         args = {"start": 0, "step": 1, **args}
-    return Call(op, args, inplace or dropped.get("inplace") is True, dropped)
+    return CanonicalCall(op, args, inplace or dropped.get("inplace") is True, dropped)
 
 
 def _rename(op: str, bound: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

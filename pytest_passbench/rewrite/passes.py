@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
+from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.plans.graphs import Traced, from_data
 from pytest_passbench.plans.launch import Request
-from pytest_passbench.plans.values import ValueRefused
+from pytest_passbench.rewrite.effects import thread_inplace
 from pytest_passbench.rewrite.errors import PassError
-from pytest_passbench.rewrite.inplace import thread_inplace
 
 Kernel = Callable[..., Any]
 
@@ -48,7 +48,7 @@ class Pass:
             pattern = from_data(data["pattern"]) if isinstance(data["pattern"], dict) else str(data["pattern"])
             arguments = data["replacement"]
             replacement = from_data(arguments) if isinstance(arguments, dict) else str(arguments)
-        except ValueRefused as error:
+        except Rejected as error:
             raise PassError(name, f"the pass as data is malformed: {error}") from error
         if isinstance(pattern, str):
             raise PassError(name, pattern)

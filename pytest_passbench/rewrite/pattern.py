@@ -9,7 +9,7 @@ from torch.fx import Node
 from pytest_passbench.plans.graphs import Traced
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.meta import metadata_nodes
-from pytest_passbench.rewrite.normalise import Call, canonical
+from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Pattern:
     metadata: set[Node]
     anchor: Node
     roots: tuple[Node, ...]
-    calls: dict[Node, Call] = field(default_factory=dict)
+    calls: dict[Node, CanonicalCall] = field(default_factory=dict)
 
     @property
     def returned(self) -> tuple[Node, ...]:

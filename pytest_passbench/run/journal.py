@@ -2,7 +2,7 @@
 
 It is a text file, ``journal.jsonl`` in the run's folder: a line for the header, then a line per record. Each line
 begins with the SHA-256 of the rest. So a line that a full disk or a kill has cut short is recognised, and all whole
-lines count.
+lines count. A run goes on from it: nothing is judged twice, and the result is that of one run.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -18,8 +18,11 @@ from typing import IO, Any
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import decode, opened
 from pytest_passbench.core.jsontext import parse
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record
+from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.core.run import plain
+from pytest_passbench.core.settings import LATEST
 from pytest_passbench.run.results_file import MAX_BYTES, decode_special
 
 NAME = "journal.jsonl"
@@ -102,8 +105,8 @@ def _read(path: Path) -> Journaled:
         remedy = "start the run anew: it was interrupted before it began, or is of another version"
         raise UserError("is no journal of this version", where=path, remedy=remedy)
     try:
-        records = [Record.from_json(content["record"]) for content in contents[1:]]
-    except (KeyError, TypeError, AttributeError) as error:
+        records = [Record.from_data(content.get("record")) for content in contents[1:]]
+    except Rejected as error:
         raise UserError(f"has another form: {error}", where=path, remedy="start the run anew") from None
     return Journaled(first["header"], records, cut)
 
@@ -120,3 +123,77 @@ def _whole(lines: Iterable[bytes], path: Path) -> tuple[list[dict[str, Any]], in
         else:
             cut += 1
     return contents, cut
+
+
+def interrupted_folder(folder: str, report_dir: Path, base: Path) -> Path:
+    """Return the folder of a run to go on with: ``folder``, relative to ``base``, or the latest in ``report_dir``.
+
+    Raises UserError if there is none.
+    """
+    if folder != LATEST:
+        return base / folder
+    folders = sorted({path.parent for path in report_dir.glob("*/journal*.jsonl")}, key=lambda path: path.name)
+    if not folders:
+        raise UserError("has no run that was interrupted", where=report_dir, remedy="run without --passbench-resume")
+    return folders[-1]
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A run that was interrupted: its folder, the header of its journal, and how many of its lines were cut short.
+
+    ``records`` has the last record of each task, candidate and subgraph.
+    """
+
+    folder: Path
+    header: dict[str, Any]
+    records: dict[tuple[str, str, str], Record]
+    cut: int
+
+    def __str__(self) -> str:
+        summary = f"{counted(len(self.records), 'subgraph is', 'subgraphs are')} not judged again"
+        return f"resumes {self.folder}: {summary}" + (f"; lines that were cut short: {self.cut}" if self.cut else "")
+
+
+def read_interrupted(folder: Path) -> Earlier:
+    """Return the interrupted run in a folder, without what the harness failed to judge: that is judged again.
+
+    Raises UserError if the folder has no journal that can be read.
+    """
+    journaled = read(folder)
+    judged = [record for record in journaled.records if record.judged]
+    records = {(record.task, record.candidate, record.subgraph): record for record in judged}
+    return Earlier(folder, journaled.header, records, journaled.cut)
+
+
+def check_same_run(earlier: Earlier, header: Mapping[str, Any]) -> None:
+    """Raise UserError if an interrupted run was of something else than the run that is to go on with it.
+
+    ``header`` is the new run's, as :meth:`~pytest_passbench.run.ledger.Ledger.header` makes it.
+    """
+    changed = list(_differences(earlier.header, header))
+    if changed:
+        remedy = "give the same candidate and options as before, or run without --passbench-resume"
+        raise UserError(f"cannot be resumed: {'; '.join(changed)}", where=earlier.folder, remedy=remedy)
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    before, now = old.get("settings", {}), new["settings"]
+    for name in now:
+        if before.get(name) != now[name]:
+            yield f"{name} was {before.get(name)!r} and is {now[name]!r}"
+    previous, present = old.get("candidates", {}), new["candidates"]
+    if list(previous) != list(present):
+        yield f"the candidates were {', '.join(previous)} and are {', '.join(present)}"
+    else:
+        for name in present:
+            if previous[name] != present[name]:
+                yield f"the files of the candidate {name} have changed"
+    if old.get("against", "") != new["against"]:
+        yield "the reference (--passbench-against) is another one, or its files have changed"
+    if old.get("compared", "") != new["compared"]:
+        yield "the run to compare with (--passbench-compare), or how, is another one"
+    if old.get("seed") != new["seed"]:
+        yield "the seed is another one"
+    if old.get("harness") != new["harness"]:
+        yield "this is another version of pytest-passbench"

@@ -78,18 +78,18 @@ def records(
     task: Task,
     candidate: Candidate,
     tolerance: int,
-    known: Collection[str] = (),
+    exclude: Collection[str] = (),
     criterion: Criterion = "ladder",
 ) -> Iterator[Record]:
-    """Yield the judge's records of a task and a candidate, but of the subgraphs that are ``known`` already.
+    """Yield the judge's records of a task and a candidate, except for the subgraphs in ``exclude``.
 
     The run's t and criterion are put into each: judges need not do that.
     """
-    left = tuple(item for item in task.subgraphs if item.id not in known)
-    asked = replace(task, subgraphs=left) if known else task
-    for record in judge.judge(asked, candidate) if left else ():
+    left = tuple(item for item in task.subgraphs if item.id not in exclude)
+    part = replace(task, subgraphs=left) if exclude else task
+    for record in judge.judge(part, candidate) if left else ():
         record.tolerance, record.criterion = tolerance, criterion
-        if known:
+        if exclude:
             record.task_hash = task_hash(task)
         yield record
 

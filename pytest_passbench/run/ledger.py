@@ -22,13 +22,18 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings, same_in
 from pytest_passbench.kernels import toolchain
-from pytest_passbench.run.disqualify import disqualify
-from pytest_passbench.run.hashes import of_harness
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.report.report import Report
     from pytest_passbench.run.stored import StoredRun
+import functools
+from dataclasses import replace
+
+from pytest_passbench.core.paths import PACKAGE
+from pytest_passbench.core.record import RAN, ArmResult
+
+PHASE = "disqualified"
 
 
 def run_seed(text: str | None) -> bytes:
@@ -230,11 +235,11 @@ def write(report: Report, folder: Path) -> None:
 
     Raises UserError if they cannot be written.
     """
-    from pytest_passbench.report import comment
+    from pytest_passbench.report import markdown
     from pytest_passbench.run import results_file
 
     results_file.write(folder, report.run)
-    results_file.write_text(folder / "comment.md", comment.render(report))
+    results_file.write_text(folder / "comment.md", markdown.comment(report))
     write_reports(report, folder / results_file.NAME)
 
 
@@ -269,3 +274,40 @@ def fresh_folder(report_dir: Path, started: str, names: Iterable[str]) -> Path:
             raise UserError(f"cannot be written: {error.strerror}", where=folder) from None
         return folder
     raise UserError("has a thousand runs of this second", where=report_dir, remedy="clear the folder")
+
+
+def disqualify(records: Sequence[Record]) -> list[Record]:
+    """Return the records; those where a disqualified pass matched get the status ``integrity``.
+
+    A pass is known by candidate, pass directory and name. Records of failures stay as they are.
+    """
+    caught: dict[tuple[str, str, str], Record] = {}
+    for record in records:
+        if record.arm.status == "integrity" and record.arm.phase != PHASE:
+            for key in _matched(record):
+                caught.setdefault(key, record)
+    return [_judged(record, caught) for record in records]
+
+
+def _matched(record: Record) -> list[tuple[str, str, str]]:
+    return [(record.candidate, record.folder, item.name) for item in record.passes if item.matches]
+
+
+def _judged(record: Record, caught: dict[tuple[str, str, str], Record]) -> Record:
+    guilty = [key for key in _matched(record) if key in caught]
+    if not guilty or record.arm.status != RAN:
+        return record
+    where = caught[guilty[0]]
+    message = f"pass {guilty[0][2]} broke a rule on {where.task}/{where.subgraph}: {where.arm.message}"
+    against = replace(record.against, speed=None) if record.against is not None else None
+    return replace(record, arm=ArmResult("integrity", PHASE, message, output=record.arm.output), against=against)
+
+
+@functools.cache
+def of_harness() -> str:
+    """Return the SHA-256 (hex) of the names and contents of this package's Python and C++ files."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".cpp", ".h")):
+        for part in (path.relative_to(PACKAGE).as_posix().encode(), path.read_bytes()):
+            digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()

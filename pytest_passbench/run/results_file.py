@@ -11,6 +11,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import kind_of, read_text
 from pytest_passbench.core.jsontext import parse as parse_json
+from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.core.run import SCHEMA, Run, digest, plain
 
 NAME = "results.json"
@@ -68,7 +69,7 @@ def parse(data: Any, path: Path) -> Run:
     Raises UserError for data of another form than the published schema's, and for values that cannot be.
     """
     try:
-        from pytest_passbench.run import schema, soundness
+        from pytest_passbench.run import results_check
     except ModuleNotFoundError as error:
         remedy = f"install {error.name}; judging needs it nowhere else"
         raise UserError(f"cannot be checked without the package {error.name}", where=path, remedy=remedy) from None
@@ -78,10 +79,13 @@ def parse(data: Any, path: Path) -> Run:
         remedy = "give a results.json that this version of passbench wrote"
         raise UserError(f"has schema {abbreviated(version)}, not {SCHEMA!r}", where=path, remedy=remedy)
     remedy = "the file was edited or is of another version; take a fresh copy, or run again"
-    if problem := schema.fault(data):
+    if problem := results_check.schema_fault(data):
         raise UserError(problem, where=path, remedy=remedy)
-    run = Run.from_json(data)
-    if problem := soundness.fault(run):
+    try:
+        run = Run.from_data(data)
+    except Rejected as error:  # a number such as 3.0 is an integer for the schema
+        raise UserError(str(error), where=path, remedy=remedy) from None
+    if problem := results_check.fault(run):
         raise UserError(problem, where=path, remedy=remedy)
     run.untouched = run.digest == digest(data)
     return run

@@ -12,7 +12,7 @@ from pytest_passbench.core.ladder import right_at
 from pytest_passbench.core.record import Record, Stored
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import same_in
-from pytest_passbench.report import changes, left_out
+from pytest_passbench.report import changes, run_text
 from pytest_passbench.run import results_file
 
 #: Entries of the environment whose change may change eager itself.
@@ -68,7 +68,9 @@ class StoredRun:
 
     def _sentences(self) -> Iterator[str]:
         """Yield on how many subgraphs each earlier candidate was judged, if not on all."""
-        yield from filter(None, (left_out.sentence(self.run, name) for name in dict.fromkeys(self.names.values())))
+        yield from filter(
+            None, (run_text.left_out_sentence(self.run, name) for name in dict.fromkeys(self.names.values()))
+        )
 
 
 def _of_earlier(sentence: str) -> str:

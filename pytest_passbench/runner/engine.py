@@ -25,6 +25,7 @@ class PlanFields(ctypes.Structure):
         ("contents_size", _WORD),
         ("lasting", _POINTER),
         ("lasting_count", _WORD),
+        ("lasting_used", _WORD),
         ("entry", _POINTER),
     )
 
@@ -54,9 +55,6 @@ class Engine:
         #: Make so many calls of a block. Return 0 if there is no memory.
         self.block = library.passbench_block
         self.block.argtypes, self.block.restype = (_POINTER, ctypes.c_int64), ctypes.c_int
-        #: Release the outputs of a block's calls.
-        self.forget = library.passbench_forget
-        self.forget.argtypes, self.forget.restype = (_POINTER,), None
 
     def function(self, plan: PlanFields) -> Callable[..., None]:
         """Return a function that executes a plan. Its arguments are the addresses for the registers from 1 on.

@@ -1,12 +1,16 @@
-"""Kernels for a template. Each match asks the judge, who answers with a launch plan and compiled libraries."""
+"""Kernels for a template. Each match asks the judge, who answers with a launch plan and compiled libraries.
+
+The configuration of a tuned launch is chosen here too. The harness measures them; the candidate does not.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +18,14 @@ from typing import Any
 import torch
 
 from pytest_passbench.plans import parse
-from pytest_passbench.plans.launch import Request, Tuned
+from pytest_passbench.plans.launch import LaunchPlan, Request, Tuned
 from pytest_passbench.protocol import receive, send
+from pytest_passbench.runner.cuda.libcuda import Driver
+from pytest_passbench.runner.cuda.machine_code import PlanBinaries
 from pytest_passbench.runner.engine import loaded
-from pytest_passbench.runner.libcuda import Driver
-from pytest_passbench.runner.machine_code import MachineCode
-from pytest_passbench.runner.replay import Replayed, cpp_function, replay
-from pytest_passbench.runner.tuning import tune
+from pytest_passbench.runner.replay import Code, Replayed, cpp_function, replay
+
+REPEATS = 10  # timed calls of a configuration
 
 
 class AskedKernels:
@@ -61,7 +66,7 @@ class AskedKernels:
             code = None
             if "machine" in answer:
                 data = Path(f"/proc/self/fd/{descriptors[-1]}").read_bytes()
-                code = MachineCode(data, answer["machine"], Driver.on(self._device), self._device)
+                code = PlanBinaries(data, answer["machine"], Driver.on(self._device), self._device)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -95,3 +100,54 @@ class AskedKernels:
             slashes = "/" * (1 + len(self._libraries))
             self._libraries[key] = ctypes.CDLL(f"/proc/self/fd{slashes}{descriptor}")
         return self._libraries[key]
+
+
+def tune(plan: LaunchPlan, kernels: Sequence[Any], device: str, code: Code) -> list[int]:
+    """Return the index of the fastest configuration for each tuned launch, measured on tensors of zeros.
+
+    The launches are tuned one after another, each with those before it as chosen. A configuration that cannot be
+    compiled or launched is left out. Raises RuntimeError, with the last configuration's message, if none is left.
+    """
+    tensors = [
+        torch.empty_strided(form.shape, form.strides, dtype=getattr(torch, form.dtype), device=device).zero_()
+        for form in (tensor.form for tensor in plan.tensors)
+    ]
+    choices: list[int] = []
+    for step in [step for step in plan.steps if isinstance(step, Tuned)]:
+        choices.append(_fastest(plan, kernels, device, code, choices, len(step.choices), tensors))
+    return choices
+
+
+def _fastest(
+    plan: LaunchPlan,
+    kernels: Sequence[Any],
+    device: str,
+    code: Code,
+    choices: list[int],
+    count: int,
+    tensors: list[torch.Tensor],
+) -> int:
+    best, fastest, failed = -1, math.inf, RuntimeError("no configuration")
+    for number in range(count):
+        try:
+            seconds = _seconds(replay(plan, kernels, device, True, [*choices, number], code=code).call, tensors)
+        except Exception as error:
+            failed = RuntimeError(f"no configuration of the kernel can be launched; the last one says: {error}")
+            continue
+        if seconds < fastest:
+            best, fastest = number, seconds
+    if best < 0:
+        raise failed
+    return best
+
+
+def _seconds(call: Callable[..., Any], tensors: list[torch.Tensor]) -> float:
+    """Return the mean seconds of a call on the device, after a first call that is not timed."""
+    call(*tensors)
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(REPEATS):
+        call(*tensors)
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) / REPEATS / 1e3

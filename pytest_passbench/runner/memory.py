@@ -1,4 +1,4 @@
-"""Layout of the heap that measured processes are forked with (docs/measuring-memory.md).
+"""Layout of the heap that measured processes are forked with (docs/measuring-details.md).
 
 A measured process pays for each page that its template used, when it starts and when it ends. So imported modules lie
 in a mapped file. Before its first fork, a template gives its free memory back and fills the holes in its heap. Blocks

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
+import platform
 import struct
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -14,8 +16,10 @@ from pytest_passbench.plans.launch import Allocate, Copy, Fill, Form, Launch, La
 from pytest_passbench.runner.engine import Engine, PlanFields
 
 ALLOCATE, RELEASE, FILL, COPY, LAUNCH, DESCRIBE = range(6)
-MAX_FLOATS = 8  # of a launch, since the engine passes them in registers
-MAX_INTEGERS = 64  # of a launch, with the addresses
+#: Registers for floating-point arguments, and for all others (``INTEGERS`` in the engine). Further arguments are on
+#: the stack, in order, in 8 bytes each.
+FLOAT_REGISTERS, INTEGER_REGISTERS = 8, 8 if platform.machine() == "aarch64" else 6
+MAX_WORDS = 64  # of a launch: registers for integers, and words on the stack
 DTYPE_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # ``pb::dtype`` in passbench.h
 _WORD = 8  # bytes
 #: The class of the functions of all libraries that ctypes loads.
@@ -26,7 +30,7 @@ class NotNative(Exception):
     """A plan or a graph with a step that the engine does not have. It runs in Python."""
 
 
-class Place(NamedTuple):
+class Address(NamedTuple):
     """A place in memory: ``offset`` bytes behind the address in a register of the engine."""
 
     register: int
@@ -40,25 +44,26 @@ class Operands:
     Buffers are added when they are allocated.
     """
 
-    places: dict[tuple[str, int], Place]
+    places: dict[tuple[str, int], Address]
 
-    def of(self, operand: Operand) -> Place:
+    def of(self, operand: Operand) -> Address:
         """Return the place of an operand."""
         base = self.places[operand.source, operand.index]
-        return Place(base.register, base.offset + operand.offset)
+        return Address(base.register, base.offset + operand.offset)
 
 
-class Code:
+class Assembler:
     """The words of a plan or a block that is being written.
 
     ``functions`` has the place of each launched function's address among the words. ``constants`` has the registers
-    whose contents never change.
+    whose contents never change. ``copies`` has the place of the size of each copy of what a kernel may have written.
     """
 
     def __init__(self, lasting: Collection[int] = ()) -> None:
-        """Begin. ``lasting`` are the registers of allocations that live until the next block begins."""
+        """Begin. ``lasting`` are the registers of returned allocations, which later blocks use again."""
         self.words: list[int] = []
         self.functions: list[int] = []
+        self.copies: list[int] = []
         self.constants: dict[int, int] = {0: 0}
         self.registers = 1
         self.lasting = frozenset(lasting)
@@ -80,11 +85,11 @@ class Code:
         """Release an allocation that is not lasting."""
         self._step(RELEASE, register)
 
-    def describe(self, place: Place, form: int) -> None:
+    def describe(self, place: Address, form: int) -> None:
         """Describe an output: its place, and the index of its form."""
         self._step(DESCRIBE, *place, form)
 
-    def fill(self, place: Place, form: Form, value: Any) -> None:
+    def fill(self, place: Address, form: Form, value: Any) -> None:
         """Write a value into each element of a tensor. Raises NotNative if there are bytes between the elements."""
         _require_dense(form)
         pattern = torch.full((), value, dtype=getattr(torch, form.dtype)).reshape(1).view(torch.uint8)
@@ -93,7 +98,7 @@ class Code:
         if form.nbytes:
             self._step(FILL, *place, form.nbytes, len(data), *words)
 
-    def copy(self, target: Place, form: Form, origin: Place, origin_form: Form) -> None:
+    def copy(self, target: Address, form: Form, origin: Address, origin_form: Form) -> None:
         """Copy a tensor to another of the same form. Raises NotNative if they are not dense and of one form."""
         _require_dense(form)
         if form != origin_form:
@@ -106,19 +111,23 @@ class Code:
 
         Raises NotNative if there are more than the engine passes.
         """
-        integers, floats = list[int](), list[int]()
+        integers, floats, stacked = list[Sequence[int]](), list[int](), list[Sequence[int]]()
         for kind, value in zip(function.argtypes, arguments, strict=True):
-            if kind in (ctypes.c_float, ctypes.c_double):
-                floats.append(_bits(kind, value))
-            elif isinstance(value, Place):
-                integers += value
+            is_float = kind in (ctypes.c_float, ctypes.c_double)
+            word = value if isinstance(value, Address) else (0, (_bits if is_float else _integer)(kind, value))
+            if is_float and len(floats) < FLOAT_REGISTERS:
+                floats.append(word[1])
+            elif not is_float and len(integers) < INTEGER_REGISTERS:
+                integers.append(word)
             else:
-                integers += (0, _integer(kind, value))
-        if len(floats) > MAX_FLOATS or len(integers) > 2 * MAX_INTEGERS:
+                stacked.append(word)
+        if stacked:
+            integers += [(0, 0)] * (INTEGER_REGISTERS - len(integers)) + stacked
+        if len(integers) > MAX_WORDS:
             raise NotNative("launches a kernel with more arguments than the engine passes")
         self.functions.append(len(self.words) + 2)
         address = ctypes.cast(function, ctypes.c_void_p).value or 0
-        self._step(LAUNCH, address, len(integers) // 2, len(floats), *integers, *floats)
+        self._step(LAUNCH, address, len(integers), len(floats), *itertools.chain(*integers), *floats)
 
     def _step(self, kind: int, *words: int) -> None:
         self.words += (kind, len(words), *words)
@@ -130,19 +139,19 @@ class Code:
 
         The buffers that are made here are released at the end, but for those that are ``returned``. Raises NotNative.
         """
-        made, scratch = 0, list[int]()
+        buffer, scratch = 0, list[int]()
         for step in plan.steps:
             if not isinstance(step, Allocate):
                 self._other(step, kernels, operands)
                 continue
-            key = ("buffer", made)
+            key = ("buffer", buffer)
             if key not in operands.places:
-                operands.places[key] = Place(self.allocate(step.form))
-                if made not in returned:
+                operands.places[key] = Address(self.allocate(step.form))
+                if buffer not in returned:
                     scratch.append(operands.places[key].register)
             if step.fill is not None:
                 self.fill(operands.places[key], step.form, step.fill)
-            made += 1
+            buffer += 1
         for register in scratch:
             self.release(register)
 
@@ -152,6 +161,8 @@ class Code:
         elif isinstance(step, Copy):
             target, origin = step.target, step.origin
             self.copy(operands.of(target), target.form, operands.of(origin), origin.form)
+            if origin.source == "buffer" and origin.form.nbytes:
+                self.copies.append(len(self.words) - 1)
         elif isinstance(step, Launch) and isinstance(kernels[step.kernel], CppFunction):
             arguments = [operands.of(item) if isinstance(item, Operand) else item for item in step.arguments]
             self.launch(kernels[step.kernel], arguments)
@@ -160,12 +171,12 @@ class Code:
 
 
 class Executable:
-    """The words of :class:`Code` in memory, with the registers that they work on. ``fields`` points to both."""
+    """The words of :class:`Assembler` in memory, with the registers that they work on. ``fields`` points to both."""
 
-    def __init__(self, code: Code, engine: Engine, fields: PlanFields, calls: int = 0) -> None:
+    def __init__(self, code: Assembler, engine: Engine, fields: PlanFields, calls: int = 0) -> None:
         self._words = (ctypes.c_int64 * len(code.words))(*code.words)
         self._awake = {place: code.words[place] for place in code.functions}
-        self._resting = engine.nothing
+        self._resting, self._copies = engine.nothing, tuple(code.copies)
         self._registers = (ctypes.c_void_p * code.registers)()
         self._lasting = (ctypes.c_void_p * max(1, calls * len(code.lasting)))()
         self._contents: Any = None
@@ -189,6 +200,15 @@ class Executable:
             self._words[place] = address
         self.fill_memory(None)
 
+    def idle(self) -> None:
+        """Launch and copy nothing that a kernel would have written from now on. A plan at rest becomes idle for good.
+
+        Without its kernels, a plan has nothing but uninitialised memory to copy.
+        """
+        for place in self._copies:
+            self._words[place] = 0
+        self.fill_memory(None)
+
     def fill_memory(self, contents: bytes | None) -> None:
         """Fill fresh memory with copies of ``contents`` from now on; with None, leave it as it is."""
         self._contents = None if contents is None else ctypes.create_string_buffer(contents, len(contents))
@@ -205,11 +225,11 @@ class NativePlan(Executable):
     def __init__(
         self, plan: LaunchPlan, kernels: Sequence[Any], tables: Sequence[torch.Tensor], engine: Engine
     ) -> None:
-        code = Code()
+        code = Assembler()
         self.inputs = [("argument", index) for index in _used(plan)]
         self.inputs += [("buffer", index) for index in sorted(returned_buffers(plan))]
-        places = {key: Place(code.register()) for key in self.inputs}
-        places |= {("table", index): Place(code.register(table.data_ptr())) for index, table in enumerate(tables)}
+        places = {key: Address(code.register()) for key in self.inputs}
+        places |= {("table", index): Address(code.register(table.data_ptr())) for index, table in enumerate(tables)}
         code.plan(plan, kernels, Operands(places))
         self._plan = PlanFields()
         super().__init__(code, engine, self._plan)

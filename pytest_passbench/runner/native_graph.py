@@ -16,7 +16,7 @@ from torch.fx import Graph, Node
 from pytest_passbench.plans.launch import ALIGNMENT_BYTES, Form, contiguous
 from pytest_passbench.protocol import MAX_OUTPUTS, Layout
 from pytest_passbench.runner.engine import BlockFields, Engine
-from pytest_passbench.runner.native_code import Code, Executable, NotNative, Operands, Place, returned_buffers
+from pytest_passbench.runner.native_code import Address, Assembler, Executable, NotNative, Operands, returned_buffers
 from pytest_passbench.runner.output_tables import OutputTables
 from pytest_passbench.runner.replay import Replayed
 
@@ -25,14 +25,14 @@ from pytest_passbench.runner.replay import Replayed
 class View:
     """A tensor of the graph: its place in memory and its form."""
 
-    place: Place
+    place: Address
     form: Form
 
 
 class NativeBlock(Executable):
     """The calls of a block, as words, on inputs in a layout. ``forms`` are those of a call's outputs."""
 
-    def __init__(self, code: Code, engine: Engine, layout: Layout, forms: Sequence[Form]) -> None:
+    def __init__(self, code: Assembler, engine: Engine, layout: Layout, forms: Sequence[Form]) -> None:
         self._fields_of_block = fields = BlockFields()
         super().__init__(code, engine, fields.plan, layout.slots)
         self.forms, self._engine, self._address = tuple(forms), engine, ctypes.addressof(fields)
@@ -49,40 +49,36 @@ class NativeBlock(Executable):
             tables.tensor_form(getattr(torch, form.dtype), form.shape, form.strides)
 
     def run(self, calls: int) -> None:
-        """Make so many calls and describe their outputs. Raises MemoryError."""
+        """Make so many calls and describe their outputs, in the memory of the last block's. Raises MemoryError."""
         if not self._engine.block(self._address, calls):
             raise MemoryError("there is no memory for a call")
-
-    def forget(self) -> None:
-        """Release the outputs of the last block."""
-        self._engine.forget(self._address)
 
 
 def native_graph(graph: Graph, plans: Sequence[Replayed], engine: Engine, layout: Layout) -> NativeBlock:
     """Return the calls of a graph as a native block. Raises NotNative unless it consists of plans that fit it."""
-    first = _Writer(graph, plans, layout)
+    first = _GraphAssembler(graph, plans, layout)
     lasting = {view.place.register for view in first.outputs} & first.buffers
     ends: dict[Node, list[int]] = {}
     for register in sorted(first.buffers - lasting):
         ends.setdefault(first.uses[register], []).append(register)
-    writer = _Writer(graph, plans, layout, lasting, ends)
+    writer = _GraphAssembler(graph, plans, layout, lasting, ends)
     forms = list(dict.fromkeys(view.form for view in writer.outputs))
     for view in writer.outputs:
-        writer.code.describe(Place(0) if 0 in view.form.shape else view.place, forms.index(view.form))
+        writer.code.describe(Address(0) if 0 in view.form.shape else view.place, forms.index(view.form))
     return NativeBlock(writer.code, engine, layout, forms)
 
 
 def empty_block(engine: Engine, layout: Layout, outputs: int) -> NativeBlock:
     """Return a native block of calls that do nothing but describe so many outputs."""
-    code = Code()
+    code = Assembler()
     for _ in layout.shapes:
         code.register()
     for _ in range(outputs):
-        code.describe(Place(0), 0)
+        code.describe(Address(0), 0)
     return NativeBlock(code, engine, layout, [])
 
 
-class _Writer:
+class _GraphAssembler:
     """The writer of a graph's steps. It raises NotNative.
 
     ``lasting`` are the registers of the buffers that the graph returns. ``ends`` has the registers of other buffers
@@ -98,12 +94,12 @@ class _Writer:
         lasting: Collection[int] = (),
         ends: Mapping[Node, Sequence[int]] = MappingProxyType({}),
     ) -> None:
-        self.code = Code(lasting)
+        self.code = Assembler(lasting)
         self.outputs, self.buffers, self.uses = list[View](), set[int](), dict[int, Node]()
         self._plans = {id(plan.call): plan for plan in plans}
         self._values: dict[Node, View | tuple[View, ...]] = {}
         forms = [contiguous(dtype, shape) for dtype, shape in zip(layout.dtypes, layout.shapes, strict=True)]
-        inputs = iter([View(Place(self.code.register()), form) for form in forms])
+        inputs = iter([View(Address(self.code.register()), form) for form in forms])
         for node in graph.nodes:
             self._add(node, inputs)
             for register in ends.get(node, ()):
@@ -141,7 +137,7 @@ class _Writer:
         views = [self._view(value, node) for value in node.args]
         _check(replayed, views)
         places = {("argument", index): view.place for index, view in enumerate(views)}
-        places |= {("table", index): Place(self._table(table)) for index, table in enumerate(replayed.tables)}
+        places |= {("table", index): Address(self._table(table)) for index, table in enumerate(replayed.tables)}
         operands = Operands(places)
         self.code.plan(plan, replayed.kernels, operands, returned)
         for index in returned:

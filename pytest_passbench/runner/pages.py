@@ -7,6 +7,7 @@ writes (docs/design.md).
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 import os
 
@@ -40,9 +41,7 @@ class MappedPages:
 
     def _tensor(self, offset: int, shape: tuple[int, ...], dtype: str) -> torch.Tensor:
         kind = getattr(torch, dtype)
-        count = 1
-        for size in shape:
-            count *= size
+        count = math.prod(shape)
         if count == 0:
             return torch.empty(shape, dtype=kind)
         return torch.frombuffer(self.memory, dtype=kind, count=count, offset=offset).view(shape)

@@ -32,8 +32,8 @@ from pytest_passbench.plans.launch import (
     TritonType,
     Tuned,
 )
-from pytest_passbench.runner.contents import Contents
 from pytest_passbench.runner.engine import Engine
+from pytest_passbench.runner.memory_contents import Contents
 from pytest_passbench.runner.native_code import DTYPE_CODES, CppFunction, Executable, NativePlan, NotNative
 from pytest_passbench.runner.plan_runtime import (
     FillingAllocator,
@@ -108,13 +108,12 @@ class Replayed:
         """
         self.namespace["empty"] = ZeroPool(self._awake["empty"])
         if self.native is not None:
-            self.native.fill_memory(None)
+            self.native.idle()
 
     @property
     def idles(self) -> bool:
-        """True if :meth:`idle` gives results of zeros and fills: no step copies memory that a kernel has written."""
-        copies = [step for step in self.plan.steps if isinstance(step, Copy)]
-        return all(step.origin.source != "buffer" for step in copies) and not self.plan.uses_triton
+        """True if the plan has an idle form, with results of zeros and fills: Triton's kernels have none."""
+        return not self.plan.uses_triton
 
 
 def cpp_function(library: ctypes.CDLL, name: str, parameters: Sequence[str]) -> Any:
@@ -158,7 +157,7 @@ def replay(
     ``engine``, it makes the plan's steps, if it knows them all. A call raises WrongArgument for tensors that do not
     fit the plan.
     """
-    printer = _Printer(plan, device, sequence, list(choices), written, code)
+    printer = _PlanPrinter(plan, device, sequence, list(choices), written, code)
     native = _native(plan, kernels, printer.tables, engine)
     source = printer.function(native)
     namespace = printer.namespace
@@ -200,7 +199,7 @@ def _dtype_of_memory(plan: LaunchPlan) -> torch.dtype:
     return dtype
 
 
-class _Printer:
+class _PlanPrinter:
     """The printer of a plan: it makes the text and the namespace."""
 
     def __init__(
@@ -257,11 +256,11 @@ class _Printer:
     def _apart(self) -> None:
         """Print checks that arguments that are written to share no memory with others, from first to last element."""
         sizes = [tensor.form.nbytes for tensor in self._plan.tensors]
-        for one, other in itertools.combinations(range(len(sizes)), 2):
-            if sizes[one] and sizes[other] and (one in self._written or other in self._written):
-                first, second = self._address(f"a{one}"), self._address(f"a{other}")
-                names = (f"a{one}", f"a{other}") if one in self._written else (f"a{other}", f"a{one}")
-                self._add(f"if -{sizes[one]} < {first} - {second} < {sizes[other]}: shared{names!r}")
+        for index, other in itertools.combinations(range(len(sizes)), 2):
+            if sizes[index] and sizes[other] and (index in self._written or other in self._written):
+                first, second = self._address(f"a{index}"), self._address(f"a{other}")
+                names = (f"a{index}", f"a{other}") if index in self._written else (f"a{other}", f"a{index}")
+                self._add(f"if -{sizes[index]} < {first} - {second} < {sizes[other]}: shared{names!r}")
 
     def _add(self, line: str) -> None:
         self._lines.append(line)
@@ -300,10 +299,10 @@ class _Printer:
         elif isinstance(step, TritonLaunch):
             self._triton(step)
         elif isinstance(step, Tuned):
-            chosen = self._choices[self._tuned] if self._tuned < len(self._choices) else 0
+            choice = self._choices[self._tuned] if self._tuned < len(self._choices) else 0
             self._tuned += 1
-            for one in step.choices[chosen]:
-                self._step(one)
+            for part in step.choices[choice]:
+                self._step(part)
         else:
             self._operator(step)
 
@@ -407,21 +406,21 @@ def operator(name: str) -> Any:
 
 def _dtypes(plan: LaunchPlan) -> set[str]:
     """Return the dtypes in the plan's data, which its text may name."""
-    found = {tensor.form.dtype for tensor in plan.tensors} | {operand.form.dtype for operand in plan.returns}
+    dtypes = {tensor.form.dtype for tensor in plan.tensors} | {operand.form.dtype for operand in plan.returns}
 
     def walk(value: Any) -> None:
         if isinstance(value, Operand):
-            found.add(value.form.dtype)
+            dtypes.add(value.form.dtype)
         elif isinstance(value, (tuple, list)):
             for item in value:
                 walk(item)
         elif isinstance(value, Allocate):
-            found.add(value.form.dtype)
+            dtypes.add(value.form.dtype)
         elif isinstance(value, (Fill, Copy, Launch, TritonLaunch, Tuned, Operator)):
             walk(tuple(vars(value).values()))
 
     walk(plan.steps)
-    return found
+    return dtypes
 
 
 def _numbers(values: Sequence[int]) -> str:

@@ -35,7 +35,7 @@ from pytest_passbench.suite.batching import close_levels
 from pytest_passbench.walls import harden, seccomp
 
 
-class Block:
+class PythonBlock:
     """Up to ``calls`` calls on this runner's inputs.
 
     ``mutated`` are the inputs that eager changes in place. Each call gets a private copy of them, made inside the
@@ -100,8 +100,8 @@ class Block:
 
     def run_empty(self, calls: int) -> None:
         """Run the same block around a call that returns earlier outputs."""
-        made = self.results[0][: len(self.results[0]) - len(self.mutated)]
-        call = lambda *_inputs: made  # noqa: E731 - as short as a call can be
+        outputs = self.results[0][: len(self.results[0]) - len(self.mutated)]
+        call = lambda *_inputs: outputs  # noqa: E731 - as short as a call can be
         results = self._mutating(call, calls) if self.mutated else self._plain(call, calls)
         self.tables.write(results)
 
@@ -124,7 +124,7 @@ class Block:
         return inputs
 
 
-class EngineBlock(Block):
+class EngineBlock(PythonBlock):
     """The calls of a graph that the engine makes, on inputs that nothing changes in place."""
 
     has_objects_at_depths = False
@@ -138,10 +138,6 @@ class EngineBlock(Block):
         """Make the calls and describe their outputs in the tables. Raises MemoryError."""
         self._native.run(calls)
 
-    def forget(self) -> None:
-        """Free the last block's outputs."""
-        self._native.forget()
-
     def run_empty(self, calls: int) -> None:
         """Run the engine's empty block."""
         self.run_native_empty(calls)
@@ -149,8 +145,8 @@ class EngineBlock(Block):
 
 def serve(
     channel: socket.socket,
-    block: Block,
-    filter: seccomp.Measured | None,
+    block: PythonBlock,
+    filter: seccomp.MeasuredFilters | None,
     threads: int,
     spacer: memory.Spacer,
     rehearsal: int = 0,
@@ -171,7 +167,7 @@ def serve(
         "pages": block.inputs,
         **block.tables.addresses(),
     }
-    run_at = memory.at_depths(partial(_one, block, spacer))
+    run_at = memory.at_depths(partial(_serve_block, block, spacer))
     with torch.no_grad():
         if rehearsal:
             run_at[-1](rehearsal, 0)  # a failure is reported by the blocks that follow
@@ -187,7 +183,7 @@ def serve(
             channel.send(DONE.pack(nonce, calls, outcome))
 
 
-def _one(block: Block, spacer: memory.Spacer, depth: int, calls: int, flags: int) -> int:
+def _serve_block(block: PythonBlock, spacer: memory.Spacer, depth: int, calls: int, flags: int) -> int:
     try:
         if block.step(flags, calls):
             return OUTCOME_OK

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.core.device import gpu_index, is_cuda
-from pytest_passbench.core.errortext import explain
+from pytest_passbench.core.errors import explain
 from pytest_passbench.protocol import Layout, Order, ProtocolError, receive, send
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.pipelines import BuiltGraph
@@ -34,11 +34,10 @@ from pytest_passbench.runner.native_graph import NativeBlock, native_graph
 from pytest_passbench.runner.pages import MappedPages
 from pytest_passbench.runner.program import facts, prepare
 from pytest_passbench.runner.replay import Replayed, poison
-from pytest_passbench.runner.serve import Block, EngineBlock, serve
+from pytest_passbench.runner.serve import EngineBlock, PythonBlock, serve
 from pytest_passbench.runner.triton_kernels import KERNEL_MODULE
-from pytest_passbench.walls import code, harden, seccomp
-from pytest_passbench.walls.children import reap
-from pytest_passbench.walls.confine import keep_own_names
+from pytest_passbench.walls import harden, jit_code, seccomp
+from pytest_passbench.walls.confine import keep_own_names, reap
 
 #: Skips what Python does after ``os.fork``: new locks, new random numbers, and functions that a pass registered. A
 #: runner has one thread and needs none of it, and it pays for each page that it touches.
@@ -58,9 +57,9 @@ class Ready:
     sizes: list[int] = field(default_factory=list)  # bytes of each output
     pieces: tuple[int, int] = (0, 0)  # of memory: address and bytes
     null: int = field(default_factory=lambda: os.open(os.devnull, os.O_WRONLY))
-    filter: seccomp.Measured | None = None
+    filter: seccomp.MeasuredFilters | None = None
     lasting: bool = False  # the process serves further subgraphs
-    code: list[code.CodePages] = field(default_factory=list)
+    code: list[jit_code.CodePages] = field(default_factory=list)
 
 
 class Failure(Exception):
@@ -84,7 +83,7 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     while ready is not None:
         gc.collect()
         ready.lasting = message["kept"]
-        ready.code = code.made_here()
+        ready.code = jit_code.made_here()
         ready.filter = None if ready.lasting else seccomp.measured(driver=is_cuda(ready.device))
         gc.freeze()  # so that no collection in a fork touches and thereby copies older objects
         send(channel, {"status": "ready", **ready.report})
@@ -139,8 +138,8 @@ def _rest() -> None:
 def _build(channel: socket.socket, message: dict[str, Any], pages_fd: int) -> Ready | None:
     """Return the ordered program, or report the failure to the judge and return None."""
     try:
-        pages = MappedPages(pages_fd, Layout.from_json(message["layout"]))
-        return _ready(Order.from_json(message["order"]), pages, channel)
+        pages = MappedPages(pages_fd, Layout.from_data(message["layout"]))
+        return _ready(Order.from_data(message["order"]), pages, channel)
     except Failure as failure:
         send(channel, {"status": failure.status, "phase": failure.phase, "message": failure.message})
     return None
@@ -254,7 +253,7 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
         if pid == 0:
             channel.close()
             harden.die_with_parent()
-            code.make_private(ready.code)
+            jit_code.make_private(ready.code)
             _become_runner(socket.socket(fileno=fds[0]), message, ready)
         for fd in fds:
             os.close(fd)
@@ -310,7 +309,7 @@ def _idle(ready: Ready) -> None:
     for plan in ready.replayed:
         plan.idle()
     if ready.native is not None:
-        ready.native.fill_memory(None)
+        ready.native.idle()
 
 
 def _block(
@@ -321,13 +320,13 @@ def _block(
     outputs: int,
     shared: Sequence[int],
     native: NativeBlock | None,
-) -> Block:
+) -> PythonBlock:
     """Return the block of a runner. If a device has no memory for it, tell the judge, and end the process."""
     if native is not None:
         return EngineBlock(native, ready.pages, calls, outputs)
     if not is_cuda(ready.device):
-        return Block(ready.call, ready.pages, calls, mutated, outputs)
-    from pytest_passbench.runner.cuda import CudaBlock
+        return PythonBlock(ready.call, ready.pages, calls, mutated, outputs)
+    from pytest_passbench.runner.cuda.block import CudaBlock
 
     try:
         plans = partial(poison, ready.replayed, random.getrandbits(32))

@@ -104,7 +104,7 @@ def _import_compilers() -> None:
     import torch._inductor.compile_fx  # noqa: F401
 
     from pytest_passbench.rewrite import pipelines  # noqa: F401
-    from pytest_passbench.runner import cuda  # noqa: F401 - binds native functions
+    from pytest_passbench.runner.cuda import block  # noqa: F401 - binds native functions
     from pytest_passbench.suite.build import build_graph
 
     build_graph("def forward(in_0):\n    return (torch.relu(in_0),)", "warm-up")
@@ -129,7 +129,7 @@ def _import_triton() -> str:
 
 
 def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
-    from pytest_passbench.walls.children import reap
+    from pytest_passbench.walls.confine import reap
 
     if message["op"] == "reap":
         ended = reap()  # orphans too, which become children of this process
@@ -137,9 +137,7 @@ def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> N
         _children.difference_update(pid for pid, _number in ended)
         return
     if message["op"] == "show":
-        from pytest_passbench.reader.folder import show
-
-        send(channel, {"shown": show(fds[0], Path(message["folder"]))})
+        send(channel, {"shown": unpack_candidate(fds[0], Path(message["folder"]))})
         return
     if message["op"] == "signal":
         # At once, so that no process escapes by forking: from outside they can only be found one by one. Behind weak
@@ -167,7 +165,7 @@ def _become(message: dict[str, Any], fds: list[int]) -> None:
 
             reader_main(message, fds)
         elif message["op"] == "keeper":
-            from pytest_passbench.runner.keeper import main as keeper_main
+            from pytest_passbench.runner.cuda.keeper import main as keeper_main
 
             keeper_main(message, fds)
         else:
@@ -176,3 +174,38 @@ def _become(message: dict[str, Any], fds: list[int]) -> None:
             template_main(message, fds)
     finally:
         os._exit(0)
+
+
+def unpack_candidate(archive: int, folder: Path) -> bool:
+    """Remove all that the readers of the candidate before have written, and unpack another candidate's files.
+
+    ``archive`` is the descriptor of a tar file, which is closed. Return False if something cannot be removed or
+    written. The sandbox is of no further use then.
+    """
+    import tarfile  # sandboxes that hold no candidate start without it
+
+    try:
+        folder.mkdir(exist_ok=True)
+        shared = [Path("/dev/shm")] if os.getpid() == 1 else []  # behind weak walls it is everybody's
+        for place in (folder, Path(os.environ["TMPDIR"]), *shared):
+            _empty(place)
+        folder.mkdir(exist_ok=True)  # behind weak walls it is within the second one
+        with open(archive, "rb") as file, tarfile.open(fileobj=file, mode="r:") as packed:
+            packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.0 to 3.11.3 has none
+            packed.extractall(folder)
+    except (OSError, RecursionError):
+        return False
+    return True
+
+
+def _empty(folder: Path) -> bool:
+    """Remove all that is in a folder, except what is mounted there. Return True if nothing is left."""
+    left = False
+    for entry in list(folder.iterdir()):
+        if entry.is_symlink() or not entry.is_dir():
+            entry.unlink()
+        elif not entry.is_mount() and _empty(entry):
+            entry.rmdir()
+        else:  # this package or Python, whose folders may lie below /tmp
+            left = True
+    return not left

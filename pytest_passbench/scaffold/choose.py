@@ -9,9 +9,9 @@ from torch.fx import Node
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Task
-from pytest_passbench.scaffold.emitter import Unsupported
-from pytest_passbench.scaffold.forms import Form, forms
-from pytest_passbench.scaffold.lowering.lower import Lowering
+from pytest_passbench.scaffold.emitter import NoPlainKernel
+from pytest_passbench.scaffold.forms import GraphForm, forms
+from pytest_passbench.scaffold.lowering.lower import CallLowering
 from pytest_passbench.scaffold.parts import Part, largest, part
 from pytest_passbench.suite.opnames import is_metadata, op_name
 
@@ -25,14 +25,14 @@ class RequestedRun:
     operators: tuple[str, ...] = ()
 
 
-def choose(task: Task, requested: RequestedRun | None, lowering: type[Lowering]) -> list[Part]:
+def choose(task: Task, requested: RequestedRun | None, lowering: type[CallLowering]) -> list[Part]:
     """Return a part for each form of a task. Raises UserError if a form has none, or not the one that is wanted."""
     parts = [_part_of(task, form, requested, lowering) for form in forms(task)]
     # A pattern may match other forms too. So those come first whose kernels refuse nothing that they are given.
     return sorted(parts, key=lambda part: bool(part.refused))
 
 
-def _part_of(task: Task, form: Form, requested: RequestedRun | None, lowering: type[Lowering]) -> Part:
+def _part_of(task: Task, form: GraphForm, requested: RequestedRun | None, lowering: type[CallLowering]) -> Part:
     if requested is None:
         best, reasons = largest(form, lowering)
         if best is None:
@@ -41,13 +41,13 @@ def _part_of(task: Task, form: Form, requested: RequestedRun | None, lowering: t
     nodes = _named(task, form, requested)
     try:
         return part(form, nodes, lowering)
-    except Unsupported as reason:
+    except NoPlainKernel as reason:
         instead, _reasons = largest(form, lowering)
         remedy = f"what could be matched: {span(form, instead.nodes)}" if instead else "write it by hand"
         raise UserError(f"no plain kernel for {span(form, nodes)}: {reason}", where=task.id, remedy=remedy) from None
 
 
-def _named(task: Task, form: Form, requested: RequestedRun) -> list[Node]:
+def _named(task: Task, form: GraphForm, requested: RequestedRun) -> list[Node]:
     calls = form.operators
     if not requested.operators:
         if not 0 <= requested.first <= requested.last < len(calls):
@@ -73,7 +73,7 @@ def _named(task: Task, form: Form, requested: RequestedRun) -> list[Node]:
     )
 
 
-def span(form: Form, nodes: Sequence[Node]) -> str:
+def span(form: GraphForm, nodes: Sequence[Node]) -> str:
     """Return a run in words: its lines of the graph, and its operators."""
     calls = form.operators
     names = ", ".join(op_name(node) for node in nodes if not is_metadata(node))
@@ -84,9 +84,9 @@ def _listed(reasons: dict[Node, str]) -> str:
     return "; ".join(dict.fromkeys(reasons.values())) or "views, which cost nothing"
 
 
-def _remedy(form: Form, lowering: type[Lowering]) -> str:
+def _remedy(form: GraphForm, lowering: type[CallLowering]) -> str:
     """Return what to do about a form of which no run has a kernel."""
-    if lowering is not Lowering and largest(form)[0] is not None:
+    if lowering is not CallLowering and largest(form)[0] is not None:
         return "there is one in C++: leave out --triton"
     inexact, _reasons = largest(form, lowering, exact=False)
     if inexact is not None:

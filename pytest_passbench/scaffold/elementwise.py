@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from pytest_passbench.rewrite.normalise import Call
-from pytest_passbench.scaffold.emitter import Unsupported, literal, refuse
+from pytest_passbench.rewrite.normalise import CanonicalCall
+from pytest_passbench.scaffold.emitter import NoPlainKernel, literal, refuse
 from pytest_passbench.scaffold.formulas import ARITHMETIC, COMPARISONS, FORMULAS, Formula
 
 Operand = Callable[[Any], str]
@@ -17,7 +17,7 @@ Operand = Callable[[Any], str]
 def number(value: Any, kind: str) -> str:
     """Return a Python number as C++ text, for a computation in ``kind`` (float, double, int, bool)."""
     if not isinstance(value, (bool, int, float)):
-        raise Unsupported(f"the argument {value!r}")
+        raise NoPlainKernel(f"the argument {value!r}")
     if isinstance(value, float) and not math.isfinite(value):
         return "NAN" if math.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
     if kind in ("int", "bool") and isinstance(value, (bool, int)):
@@ -26,19 +26,19 @@ def number(value: Any, kind: str) -> str:
     return f"{text}f" if kind == "float" else text
 
 
-def expression(call: Call, kind: str, rounded: Callable[[str], str], at: Operand) -> str:
-    """Return the expression of a call. Raises Unsupported if none is known.
+def expression(call: CanonicalCall, kind: str, rounded: Callable[[str], str], at: Operand) -> str:
+    """Return the expression of a call. Raises NoPlainKernel if none is known.
 
     ``kind`` is what is computed in, ``rounded`` rounds an expression to the result's type.
     """
     make = _MAKERS.get(call.op)
     if make is None:
-        raise Unsupported(call.op)
+        raise NoPlainKernel(call.op)
     return make(call, kind, rounded, at)
 
 
 def _unary(template: Formula) -> Callable[..., str]:
-    def make(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+    def make(call: CanonicalCall, kind: str, _rounded: Any, at: Operand) -> str:
         refuse(kind in ("int", "bool") and not template.whole, f"{call.op} of whole numbers")
         return formula(template.cpp, at(call.args["input"]))
 
@@ -58,7 +58,7 @@ def formula(text: str, value: str) -> str:
 
 
 def _infix(sign: str) -> Callable[..., str]:
-    def make(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+    def make(call: CanonicalCall, kind: str, _rounded: Any, at: Operand) -> str:
         refuse(call.get("rounding_mode") is not None, f"{call.op} with a rounding mode")
         refuse(sign == "/" and kind in ("int", "bool"), "a division of whole numbers")
         alpha = call.get("alpha")
@@ -72,10 +72,10 @@ def _compare(sign: str) -> Callable[..., str]:
     return lambda call, _kind, _rounded, at: f"{at(call.args['input'])} {sign} {at(call.args['other'])}"
 
 
-def _power(call: Call, kind: str, rounded: Callable[[str], str], at: Operand) -> str:
+def _power(call: CanonicalCall, kind: str, rounded: Callable[[str], str], at: Operand) -> str:
     base, exponent = at(call.args["input"]), literal(call.args["exponent"])
     if not isinstance(exponent, (int, float)):
-        raise Unsupported("pow with a tensor as exponent")
+        raise NoPlainKernel("pow with a tensor as exponent")
     if exponent == 2:
         return f"{base} * {base}"
     if exponent == 3:  # eager cubes bfloat16 in two rounded steps, other types in one
@@ -92,7 +92,7 @@ def rounded_type(rounded: Callable[[str], str]) -> str:
     return rounded("").partition("<")[2].partition(">")[0]
 
 
-def _gelu(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+def _gelu(call: CanonicalCall, kind: str, _rounded: Any, at: Operand) -> str:
     refuse(kind != "float", "gelu of this type")
     x = at(call.args["input"])
     approximate = literal(call.get("approximate") or "none")
@@ -102,7 +102,7 @@ def _gelu(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
     return f"0.5f * {x} * (1 + std::erf({x} * 0.707106781f))"
 
 
-def limits(call: Call) -> tuple[Any, Any]:
+def limits(call: CanonicalCall) -> tuple[Any, Any]:
     """Return the bounds of ``clamp`` or ``hardtanh``, None for one that is not there."""
     if call.op == "clamp":
         return call.get("min"), call.get("max")
@@ -110,7 +110,7 @@ def limits(call: Call) -> tuple[Any, Any]:
     return -1.0 if low is None else low, 1.0 if high is None else high
 
 
-def _clamp(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+def _clamp(call: CanonicalCall, kind: str, _rounded: Any, at: Operand) -> str:
     low, high = limits(call)
     text = at(call.args["input"])
     if low is not None:
@@ -124,54 +124,54 @@ def _cast(kind: str) -> str:
     return "int64_t" if kind == "int" else kind
 
 
-def _leaky(call: Call, _kind: str, _rounded: Any, at: Operand) -> str:
+def _leaky(call: CanonicalCall, _kind: str, _rounded: Any, at: Operand) -> str:
     x, slope = at(call.args["input"]), call.get("negative_slope")
     return f"{x} > 0 ? {x} : {x} * {at(0.01 if slope is None else slope)}"
 
 
-def _prelu(call: Call, _kind: str, _rounded: Any, at: Operand) -> str:
+def _prelu(call: CanonicalCall, _kind: str, _rounded: Any, at: Operand) -> str:
     x, weight = at(call.args["input"]), at(call.args["weight"])
     return f"{x} > 0 ? {x} : {x} * {weight}"
 
 
-def _softplus(call: Call, _kind: str, _rounded: Any, at: Operand) -> str:
+def _softplus(call: CanonicalCall, _kind: str, _rounded: Any, at: Operand) -> str:
     x, beta, threshold = at(call.args["input"]), call.get("beta"), call.get("threshold")
     refuse(beta not in (None, 1, 1.0) or threshold not in (None, 20, 20.0), "softplus with other constants")
     return f"{x} > 20 ? {x} : float(std::log1p(std::exp(double({x}))))"
 
 
-def _where(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+def _where(call: CanonicalCall, kind: str, _rounded: Any, at: Operand) -> str:
     condition, when_true, other = (at(call.args[name]) for name in ("condition", "input", "other"))
     return f"{condition} ? {_cast(kind)}({when_true}) : {_cast(kind)}({other})"
 
 
-def _masked_fill(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+def _masked_fill(call: CanonicalCall, kind: str, _rounded: Any, at: Operand) -> str:
     x, mask, value = (at(call.args[name]) for name in ("input", "mask", "value"))
     return f"{mask} ? {_cast(kind)}({value}) : {x}"
 
 
-def _lerp(call: Call, _kind: str, _rounded: Any, at: Operand) -> str:
+def _lerp(call: CanonicalCall, _kind: str, _rounded: Any, at: Operand) -> str:
     start, end, weight = at(call.args["input"]), at(call.args["end"]), at(call.args["weight"])
     low, high = f"{start} + {weight} * ({end} - {start})", f"{end} - ({end} - {start}) * (1 - {weight})"
     return f"std::fabs({weight}) < 0.5f ? {low} : {high}"
 
 
-def _remainder(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+def _remainder(call: CanonicalCall, kind: str, _rounded: Any, at: Operand) -> str:
     refuse(kind != "int", "remainder of this type")
     x, y = at(call.args["input"]), at(call.args["other"])
     return f"({x} % {y} + {y}) % {y}"
 
 
-def _bitwise_not(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+def _bitwise_not(call: CanonicalCall, kind: str, _rounded: Any, at: Operand) -> str:
     return f"{'!' if kind == 'bool' else '~'}{at(call.args['input'])}"
 
 
-def _to(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+def _to(call: CanonicalCall, kind: str, _rounded: Any, at: Operand) -> str:
     refuse(kind == "bool", "a cast to bool")
     return f"{_cast(kind)}({at(call.args['input'])})"
 
 
-def _batch_norm(call: Call, kind: str, rounded: Callable[[str], str], at: Operand) -> str:
+def _batch_norm(call: CanonicalCall, kind: str, rounded: Callable[[str], str], at: Operand) -> str:
     """Return a call of the helper that has eager's formula."""
     refuse(literal(call.get("training")) is True, "batch_norm in training")
     refuse(kind != "float", "batch_norm of this type")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from pytest_passbench.scaffold.forms import Form
+from pytest_passbench.scaffold.forms import GraphForm
 
 Dtypes = tuple[torch.dtype | None, ...]
 
@@ -21,16 +21,16 @@ STORED = (torch.float32, torch.bfloat16, torch.float16)
 """The dtypes that ``pb::dispatch`` knows."""
 
 
-class Unsupported(Exception):
+class NoPlainKernel(Exception):
     """A call for which no plain kernel is known. Its text is the reason."""
 
 
-class OnlyViews(Unsupported):
+class OnlyViews(NoPlainKernel):
     """Calls that leave a kernel nothing to do. Among others they can be matched."""
 
 
 @dataclass(frozen=True)
-class Pointer:
+class PointerArg:
     """A kernel's parameter that points to elements; to bytes if no dtypes are given."""
 
     name: str
@@ -39,14 +39,14 @@ class Pointer:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class EmittedKernel:
     """A C++ function: its template's body, and what it is called with.
 
     ``numbers`` are pairs of a C++ type and a name.
     """
 
     name: str
-    pointers: tuple[Pointer, ...]
+    pointers: tuple[PointerArg, ...]
     numbers: tuple[tuple[str, str], ...]
     comment: str
     body: str
@@ -59,21 +59,21 @@ class Types:
     Values whose dtype differs between subgraphs share a letter (T, U, ...) with all that go with them.
     """
 
-    form: Form
+    form: GraphForm
     letters: dict[Dtypes, str] = field(default_factory=dict)
 
     def name(self, dtypes: Dtypes) -> str:
-        """Return the C++ type. Raises Unsupported if kernels have none."""
+        """Return the C++ type. Raises NoPlainKernel if kernels have none."""
         kinds = set(dtypes)
         if not kinds:
             return "char"
         if len(kinds) == 1:
             (kind,) = kinds
             if kind not in _C_NAMES:
-                raise Unsupported(f"a value of {kind}")
+                raise NoPlainKernel(f"a value of {kind}")
             return _C_NAMES[kind]
         if not kinds <= set(STORED):
-            raise Unsupported(f"a value that is {' or '.join(sorted(map(str, kinds)))}")
+            raise NoPlainKernel(f"a value that is {' or '.join(sorted(map(str, kinds)))}")
         return self.letters.setdefault(dtypes, "TUVWXYZ"[len(self.letters)])
 
     def rounds(self, dtypes: Dtypes) -> bool:
@@ -99,10 +99,10 @@ class Types:
         for node, name in named.items():
             if self.form.values.get(node) and self.form.dtypes(node) == dtypes:
                 return f"{name}.dtype"
-        raise Unsupported("a dtype that no argument has")
+        raise NoPlainKernel("a dtype that no argument has")
 
 
-def template(kernel: Kernel, types: Types) -> str:
+def template(kernel: EmittedKernel, types: Types) -> str:
     """Return a kernel's C++ text: a comment, the loops, and the function that Python calls."""
     letters = [name for name in dict.fromkeys(types.name(p.dtypes) for p in kernel.pointers) if len(name) == 1]
     parameters = [
@@ -148,15 +148,15 @@ def wrapped_call(head: str, items: Iterable[str], indent: int = 4) -> str:
 
 
 def literal(value: Any) -> Any:
-    """Return a call's argument that has to be known here. Raises Unsupported for one that differs between graphs."""
+    """Return a call's argument that has to be known. Raises NoPlainKernel for one that differs between graphs."""
     if isinstance(value, Node):
-        raise Unsupported("an argument that differs between the task's graphs")
+        raise NoPlainKernel("an argument that differs between the task's graphs")
     if isinstance(value, (tuple, list)):
         return type(value)(map(literal, value))
     return value
 
 
 def refuse(condition: bool, reason: str) -> None:
-    """Raise Unsupported if ``condition`` holds."""
+    """Raise NoPlainKernel if ``condition`` holds."""
     if condition:
-        raise Unsupported(reason)
+        raise NoPlainKernel(reason)

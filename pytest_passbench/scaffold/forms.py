@@ -15,15 +15,15 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from pytest_passbench.core.task import Subgraph, Task
-from pytest_passbench.rewrite.inplace import thread_inplace
-from pytest_passbench.rewrite.normalise import Call, canonical
+from pytest_passbench.rewrite.effects import thread_inplace
+from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
 from pytest_passbench.scaffold.likeness import meaning, same, skeleton
 from pytest_passbench.scaffold.value_metadata import ValueMetadata, in_other_dtypes, values_of
 from pytest_passbench.suite.build import build_graph
 
 
 @dataclass
-class Form:
+class GraphForm:
     """Graphs of a task that one pattern can match.
 
     ``graph`` is the first of them, with a placeholder for each hole. ``values`` has, for a node, one
@@ -44,7 +44,7 @@ class Form:
         """The nodes that are calls, in graph order."""
         return [node for node in self.graph.nodes if node.op in ("call_function", "call_method")]
 
-    def call(self, node: Node) -> Call:
+    def call(self, node: Node) -> CanonicalCall:
         """Return a node's call in canonical form."""
         return canonical(node)
 
@@ -76,7 +76,7 @@ class Form:
         return tuple(value.shape for value in self.values[node])
 
 
-def forms(task: Task) -> list[Form]:
+def forms(task: Task) -> list[GraphForm]:
     """Return the forms of a task, that of most subgraphs first. Raises UserError for a graph that is not allowed."""
     graphs = []
     for key, source in task.graphs.items():
@@ -126,7 +126,7 @@ def _with_twins(groups: list[list[_Member]]) -> Iterator[tuple[list[_Member], di
     yield from zip(distinct, twins, strict=True)
 
 
-def _form(task: Task, members: list[_Member], twins: dict[str, _Member]) -> Form:
+def _form(task: Task, members: list[_Member], twins: dict[str, _Member]) -> GraphForm:
     keys = [*(key for key, _gm in members), *twins]
     columns = [subgraph for subgraph in task.subgraphs if subgraph.graph in keys]
     by_key = {**dict(members), **{key: gm for key, (_member, gm) in twins.items()}}
@@ -139,7 +139,7 @@ def _form(task: Task, members: list[_Member], twins: dict[str, _Member]) -> Form
             with contextlib.suppress(Exception):  # a graph that cannot have these dtypes has no such column
                 recorded.append(values_of(by_key[subgraph.graph], subgraph, examples=False))
                 columns.append(subgraph)
-    form = Form(keys, Graph(), columns, real)
+    form = GraphForm(keys, Graph(), columns, real)
     nodes = [list(gm.graph.nodes) for _key, gm in members]
     copies = _copy(form, nodes)
     for literals in form.literals.values():
@@ -150,7 +150,7 @@ def _form(task: Task, members: list[_Member], twins: dict[str, _Member]) -> Form
     return form
 
 
-def _copy(form: Form, nodes: list[list[Node]]) -> dict[Node, Node]:
+def _copy(form: GraphForm, nodes: list[list[Node]]) -> dict[Node, Node]:
     """Copy the first graph into the form, with a hole for each literal that differs between the graphs.
 
     Return the copy of each of its nodes.

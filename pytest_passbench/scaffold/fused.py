@@ -14,7 +14,7 @@ import torch
 from torch.fx import Node
 
 from pytest_passbench.fusion import Unsupported
-from pytest_passbench.fusion.columns import Number, Size, columns, joined
+from pytest_passbench.fusion.columns import Size, SizedNumber, columns, joined
 from pytest_passbench.fusion.function import Source, source
 from pytest_passbench.fusion.ir import C_TYPES, Buffer, Nest, Trace, Value
 from pytest_passbench.fusion.kernel import FLAGS
@@ -30,7 +30,7 @@ GENERIC = torch.bfloat16
 
 
 @dataclass(frozen=True)
-class Kernel:
+class FusedKernel:
     """A kernel for all subgraphs of a part: its text, and its trace with sizes by column.
 
     ``holes`` has the values of the part's holes by column.
@@ -48,7 +48,7 @@ def fused_pass(part: Part, stem: str, doc: str) -> str:
     Raises Unsupported if there is none that is right for all subgraphs.
     """
     kernel = _kernel(part, f"{stem}_kernel")
-    lines = _Wrapper(part, kernel, stem).lines()
+    lines = _FusedWrapper(part, kernel, stem).lines()
     body = "".join(f"    {line}\n" for line in lines)
     heads = ["import math"] if "math." in body else []
     head = wrapped_call(f"def {stem}", [part.names[value] for value in part.arguments], 0) + ":"
@@ -65,7 +65,7 @@ def fused_pass(part: Part, stem: str, doc: str) -> str:
     ])  # fmt: skip
 
 
-def _kernel(part: Part, name: str) -> Kernel:
+def _kernel(part: Part, name: str) -> FusedKernel:
     form = part.form
     varying = {arg for arg in _tensors(part) if len(set(form.dtypes(arg))) > 1}
     dtype = GENERIC if varying else None
@@ -86,7 +86,7 @@ def _kernel(part: Part, name: str) -> Kernel:
         for hole in form.literals
         if hole in part.arguments
     }
-    return Kernel(source(name, nests, whole.generic), whole, len(traces), holes)
+    return FusedKernel(source(name, nests, whole.generic), whole, len(traces), holes)
 
 
 def _scheduled(traces: Sequence[Trace], generic: torch.dtype | None) -> tuple[Trace, list[Nest]]:
@@ -155,9 +155,9 @@ def _meta(shape: tuple[int, ...], order: tuple[int, ...] | None, dtype: torch.dt
 
 def _refuse_fixed(recorded: Trace, other: Trace) -> None:
     """Raise Unsupported if not every tensor of the generic dtype follows the arguments' dtype."""
-    for mine, theirs in zip(_buffers(recorded), _buffers(other), strict=False):
-        if (mine.dtype == GENERIC) != (theirs.dtype == torch.float16) or (
-            mine.dtype != GENERIC and mine.dtype != theirs.dtype
+    for buffer, counterpart in zip(_buffers(recorded), _buffers(other), strict=False):
+        if (buffer.dtype == GENERIC) != (counterpart.dtype == torch.float16) or (
+            buffer.dtype != GENERIC and buffer.dtype != counterpart.dtype
         ):
             raise Unsupported("a dtype that the graph states")
 
@@ -173,10 +173,10 @@ def _buffers(recorded: Trace) -> list[Buffer]:
     return sorted(result, key=lambda buffer: buffer.number)
 
 
-class _Wrapper:
+class _FusedWrapper:
     """The lines of the function that launches a kernel."""
 
-    def __init__(self, part: Part, kernel: Kernel, stem: str) -> None:
+    def __init__(self, part: Part, kernel: FusedKernel, stem: str) -> None:
         self.part, self.kernel, self.stem = part, kernel, stem
         self.inputs = {
             value.buffer: part.names[arg] for value, arg in zip(kernel.trace.inputs, _tensors(part), strict=True)
@@ -186,7 +186,7 @@ class _Wrapper:
             if buffer not in self.names:
                 name = buffer.name or "between"
                 self.names[buffer] = name if name not in self.names.values() else f"{name}_{buffer.number}"
-        self.known = list(self._lengths())
+        self.lengths = list(self._lengths())
 
     def lines(self) -> list[str]:
         """Return the lines: a check, operands laid out, results allocated, the launch."""
@@ -267,7 +267,7 @@ class _Wrapper:
     def _length(self, size: int) -> str:
         """Return a size as an expression of the arguments. Raises Unsupported if there is none for all subgraphs."""
         goal = columns(size, self.kernel.count)
-        text = next((text for text, items in self.known if items == goal), None)
+        text = next((text for text, items in self.lengths if items == goal), None)
         if text is None and len(set(goal)) == 1:
             return str(goal[0])
         text = text or next(self._combined(goal), None)
@@ -275,7 +275,7 @@ class _Wrapper:
             raise Unsupported(f"a size that is not one of the arguments': {goal}")
         return text
 
-    def _number(self, number: Number) -> str:
+    def _number(self, number: SizedNumber) -> str:
         """Return a number as an argument. Raises Unsupported if no argument is equal to it in all subgraphs."""
         for hole, values in self.kernel.holes.items():
             if values == number.columns:
@@ -303,12 +303,12 @@ class _Wrapper:
     def _combined(self, goal: Sequence[int]) -> Iterator[str]:
         """Yield expressions of one or two lengths that have these values."""
         yield from self._shifted(goal)
-        for b, y in self.known:
+        for b, y in self.lengths:
             if all(j and i % j == 0 for i, j in zip(goal, y, strict=True)):
                 part = tuple(i // j for i, j in zip(goal, y, strict=True))
-                yield from (f"{a} * {b}" for a, x in self.known if x == part)
+                yield from (f"{a} * {b}" for a, x in self.lengths if x == part)
                 yield from (f"({text}) * {b}" for text in self._shifted(part))
-        for (a, x), (b, y) in itertools.permutations(self.known, 2):
+        for (a, x), (b, y) in itertools.permutations(self.lengths, 2):
             pairs = list(zip(x, y, strict=True))
             if all(j and i % j == 0 for i, j in pairs) and tuple(i // j for i, j in pairs) == goal:
                 yield f"{a} // {b}"
@@ -317,7 +317,7 @@ class _Wrapper:
 
     def _shifted(self, goal: Sequence[int]) -> Iterator[str]:
         """Yield expressions of a length and a constant that have these values."""
-        for a, x in self.known:
+        for a, x in self.lengths:
             pairs = list(zip(goal, x, strict=True))
             ratios, inverse = {i / j for i, j in pairs if j}, {j / i for i, j in pairs if i}
             for symbol, values in (("*", ratios), ("//", inverse)):

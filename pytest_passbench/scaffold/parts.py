@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch.fx import Node
 
-from pytest_passbench.scaffold.emitter import OnlyViews, Unsupported
-from pytest_passbench.scaffold.forms import Form
-from pytest_passbench.scaffold.lowering.lower import Lowering
+from pytest_passbench.scaffold.emitter import NoPlainKernel, OnlyViews
+from pytest_passbench.scaffold.forms import GraphForm
+from pytest_passbench.scaffold.lowering.lower import CallLowering
 from pytest_passbench.scaffold.lowering.wrapper import ALIASES, VIEWS
 from pytest_passbench.scaffold.roundings import shows_later
 from pytest_passbench.scaffold.text import named
@@ -23,12 +23,12 @@ class Part:
     ``arguments`` are the values from outside, holes too. ``left`` are the calls outside the run.
     """
 
-    form: Form
+    form: GraphForm
     nodes: tuple[Node, ...]
     arguments: tuple[Node, ...]
     returned: tuple[Node, ...]
     names: dict[Node, str]
-    lowered: Lowering
+    lowered: CallLowering
     left: tuple[Node, ...]
     reasons: dict[Node, str] = field(default_factory=dict)
 
@@ -46,18 +46,18 @@ class Part:
         return [pair for pair in pairs if pair[0] != pair[1]]
 
 
-def part(form: Form, nodes: Sequence[Node], lowering: type[Lowering] = Lowering) -> Part:
-    """Return the run of these calls, with its wrapper and kernels. Raises Unsupported if it cannot be a pass."""
+def part(form: GraphForm, nodes: Sequence[Node], lowering: type[CallLowering] = CallLowering) -> Part:
+    """Return the run of these calls, with its wrapper and kernels. Raises NoPlainKernel if it cannot be a pass."""
     returned = _returned(nodes)
     if not returned:
-        raise Unsupported("a run whose result nobody uses")
+        raise NoPlainKernel("a run whose result nobody uses")
     if any(form.values[node][0].dtype is None for node in returned):
-        raise Unsupported("a tuple or a number that is used outside")
+        raise NoPlainKernel("a tuple or a number that is used outside")
     if all(form.call(node).op == "getitem" for node in nodes):
         raise OnlyViews("only subscripts, a pattern of which would match too much")
     arguments = _arguments(nodes)
     if any(value not in form.literals and form.values[value][0].dtype is None for value in arguments):
-        raise Unsupported("a tuple or a number from outside")
+        raise NoPlainKernel("a tuple or a number from outside")
     arguments.sort(key=lambda value: value in form.literals)  # holes last
     names = named(form, arguments, nodes)
     lowered = lowering(form, nodes, returned, names)
@@ -79,23 +79,23 @@ def _returned(nodes: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(node for node in nodes if any(user not in inside for user in node.users))
 
 
-def _unsupported(form: Form, node: Node, lowering: type[Lowering]) -> str:
+def _unsupported(form: GraphForm, node: Node, lowering: type[CallLowering]) -> str:
     """Return why a call has no plain kernel wherever it stands, or nothing."""
     try:
         lowering(form, [node], (node,), named(form, _arguments([node]), [node])).run()
     except OnlyViews:
         pass
-    except Unsupported as reason:
+    except NoPlainKernel as reason:
         return str(reason)
     return ""
 
 
-def weight(form: Form, nodes: Sequence[Node]) -> tuple[int, int]:
+def weight(form: GraphForm, nodes: Sequence[Node]) -> tuple[int, int]:
     """Return how many calls of a run compute, and how many views copy because of where their input lies."""
     return sum(_computes(form, node) for node in nodes), sum(_copies(form, node) for node in nodes)
 
 
-def _computes(form: Form, node: Node) -> bool:
+def _computes(form: GraphForm, node: Node) -> bool:
     call = form.call(node)
     if call.op == "getitem":
         return any(
@@ -105,7 +105,7 @@ def _computes(form: Form, node: Node) -> bool:
     return call.op not in VIEWS | ALIASES | {"dropout", "getattr"}
 
 
-def _copies(form: Form, node: Node) -> bool:
+def _copies(form: GraphForm, node: Node) -> bool:
     call = form.call(node)
     if call.op not in ("reshape", "flatten", "contiguous"):
         return False
@@ -113,7 +113,7 @@ def _copies(form: Form, node: Node) -> bool:
 
 
 def largest(
-    form: Form, lowering: type[Lowering] = Lowering, exact: bool = True
+    form: GraphForm, lowering: type[CallLowering] = CallLowering, exact: bool = True
 ) -> tuple[Part | None, dict[Node, str]]:
     """Return the run with the most calls that compute, or None, and why each call outside of any run has no kernel.
 
@@ -139,12 +139,12 @@ def largest(
             try:
                 best, score = part(form, run, lowering), weights
                 break
-            except Unsupported:
+            except NoPlainKernel:
                 continue
     return (None if best is None else replace(best, reasons=reasons)), reasons
 
 
-def _also_matches(form: Form, run: Sequence[Node], reasons: dict[Node, str]) -> bool:
+def _also_matches(form: GraphForm, run: Sequence[Node], reasons: dict[Node, str]) -> bool:
     """Return True if the run's pattern may match calls that are to be left to eager."""
     calls, ops = form.operators, [form.call(node).op for node in run]
     names = [form.call(node).op for node in calls]

@@ -7,7 +7,7 @@ from collections.abc import Set
 import torch
 from torch.fx import Node
 
-from pytest_passbench.scaffold.forms import Form
+from pytest_passbench.scaffold.forms import GraphForm
 
 PRODUCTS = frozenset({
     "linear", "matmul", "bmm", "mm", "baddbmm", "addmm", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "einsum",
@@ -24,7 +24,7 @@ _CANCELLING_PRODUCTS = frozenset({"batch_norm", "interpolate"})
 """The calls behind which a product's roundings show in single precision too."""
 
 
-def shows_later(form: Form, node: Node, inexact: Set[str]) -> str:
+def shows_later(form: GraphForm, node: Node, inexact: Set[str]) -> str:
     """Return why a call should be left to eager because of what comes behind it, or nothing.
 
     A long sum that is added in another order than eager's falls to the other side of a rounding now and then. In half

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from pytest_passbench.rewrite.normalise import Call
-from pytest_passbench.scaffold.forms import Form
-from pytest_passbench.suite.printing import Printer
+from pytest_passbench.rewrite.normalise import CanonicalCall
+from pytest_passbench.scaffold.forms import GraphForm
+from pytest_passbench.suite.printing import GraphPrinter
 
 # What the result of an operator is called, and an argument of it that comes from outside.
 _RESULTS = {
@@ -71,7 +71,7 @@ class Names:
         return self.fresh("x1")
 
 
-def named(form: Form, arguments: Iterable[Node], nodes: Iterable[Node]) -> dict[Node, str]:
+def named(form: GraphForm, arguments: Iterable[Node], nodes: Iterable[Node]) -> dict[Node, str]:
     """Return a name for each argument and each result of a run."""
     names, result = Names(), dict[Node, str]()
     calls = {node: form.call(node) for node in nodes}
@@ -83,7 +83,7 @@ def named(form: Form, arguments: Iterable[Node], nodes: Iterable[Node]) -> dict[
     return result
 
 
-def _argument(form: Form, argument: Node, calls: dict[Node, Call], names: Names) -> str:
+def _argument(form: GraphForm, argument: Node, calls: dict[Node, CanonicalCall], names: Names) -> str:
     hole = argument in form.literals
     if hole and all(isinstance(value, torch.dtype) for value in form.literals[argument]):
         return names.fresh("dtype")
@@ -110,7 +110,7 @@ def _holds(value: Any, node: Node) -> bool:
     return any(item is node or (isinstance(item, (tuple, list, slice)) and _holds(item, node)) for item in value)
 
 
-class Python(Printer):
+class Python(GraphPrinter):
     """A printer of single calls as Python statements. ``names`` are the variables."""
 
     def __init__(self, names: dict[Node, str]) -> None:

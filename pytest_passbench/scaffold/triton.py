@@ -6,22 +6,22 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pytest_passbench.rewrite.normalise import Call
+from pytest_passbench.rewrite.normalise import CanonicalCall
 from pytest_passbench.scaffold import elementwise, rows
 from pytest_passbench.scaffold.assemble import pattern, wrapper
 from pytest_passbench.scaffold.emitter import (
     Dtypes,
-    Kernel,
+    EmittedKernel,
+    NoPlainKernel,
     OnlyViews,
-    Pointer,
-    Unsupported,
+    PointerArg,
     literal,
     refuse,
     wrapped_call,
 )
 from pytest_passbench.scaffold.formulas import ARITHMETIC, COMPARISONS, FORMULAS
 from pytest_passbench.scaffold.helpers import TEXTS
-from pytest_passbench.scaffold.lowering.lower import Lowering
+from pytest_passbench.scaffold.lowering.lower import CallLowering
 from pytest_passbench.scaffold.lowering.wrapper import Stage
 from pytest_passbench.scaffold.parts import Part
 
@@ -29,6 +29,7 @@ _FIXED = {"float": "tl.float32", "pb::bf16": "tl.bfloat16", "pb::f16": "tl.float
 _FORMULAS = {op: formula.triton for op, formula in FORMULAS.items() if formula.triton} | {"to": "(x).to(tl.float32)"}
 _GELU = "0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))"
 _GELU_TANH = "x * (1.0 - 1.0 / (1.0 + tl.exp(1.5957691216057308 * (x + 0.044715 * x * x * x))))"
+_SOFTPLUS = "tl.where(x > 20, x, tl.log(1.0 + tl.exp(tl.minimum(x, 20.0))))"
 _INFIX = ARITHMETIC | COMPARISONS
 
 # A block of `HEIGHT` rows, each padded to `BLOCK` elements. The last block has the last row several times.
@@ -101,12 +102,18 @@ def eager_batch_norm(x, mean, variance, weight, bias, eps, kind: tl.constexpr):
 """Functions that a kernel may call, by name."""
 
 
-class TritonLowering(Lowering):
+def _leaky(x: str, slope: str) -> str:
+    return f"tl.where({x} > 0, {x}, {x} * {slope})"
+
+
+class TritonLowering(CallLowering):
     """The wrapper of a run of calls, and its kernels in Triton."""
 
-    inexact = Lowering.inexact | {"sum", "mean"}
+    inexact = CallLowering.inexact | {"sum", "mean"}
 
-    def _expression(self, call: Call, kind: str, rounded: Callable[[str], str], at: elementwise.Operand) -> str:
+    def _expression(
+        self, call: CanonicalCall, kind: str, rounded: Callable[[str], str], at: elementwise.Operand
+    ) -> str:
         refuse(kind not in ("float", "bool"), f"{call.op} of whole numbers or doubles in Triton")
         if call.op in _FORMULAS:
             return elementwise.formula(_FORMULAS[call.op], at(call.args["input"]))
@@ -128,14 +135,12 @@ class TritonLowering(Lowering):
         if call.op == "masked_fill":
             return f"tl.where({at(call.args['mask'])}, {at(call.args['value'])}, {at(call.args['input'])})"
         if call.op == "leaky_relu":
-            x, slope = at(call.args["input"]), call.get("negative_slope")
-            return f"tl.where({x} > 0, {x}, {x} * {at(0.01 if slope is None else slope)})"
+            slope = call.get("negative_slope")
+            return _leaky(at(call.args["input"]), at(0.01 if slope is None else slope))
         if call.op == "prelu":
-            x, weight = at(call.args["input"]), at(call.args["weight"])
-            return f"tl.where({x} > 0, {x}, {x} * {weight})"
+            return _leaky(at(call.args["input"]), at(call.args["weight"]))
         if call.op == "softplus":
-            formula = "tl.where(x > 20, x, tl.log(1.0 + tl.exp(tl.minimum(x, 20.0))))"
-            return elementwise.formula(formula, at(call.args["input"]))
+            return elementwise.formula(_SOFTPLUS, at(call.args["input"]))
         if call.op in ("clamp", "hardtanh"):
             low, high = elementwise.limits(call)
             text = at(call.args["input"])
@@ -145,15 +150,15 @@ class TritonLowering(Lowering):
             eps, names = call.get("eps"), ("input", "running_mean", "running_var", "weight", "bias")
             values = [*(at(call.args[name]) for name in names), at(1e-5 if eps is None else eps)]
             return f"eager_batch_norm({', '.join(values)}, <{elementwise.rounded_type(rounded) or 'float'}>)"
-        raise Unsupported(f"{call.op} in Triton")
+        raise NoPlainKernel(f"{call.op} in Triton")
 
-    def _power(self, call: Call, rounded: Callable[[str], str], at: elementwise.Operand) -> str:
+    def _power(self, call: CanonicalCall, rounded: Callable[[str], str], at: elementwise.Operand) -> str:
         x, exponent = at(call.args["input"]), literal(call.args["exponent"])
         kind = elementwise.rounded_type(rounded)
         powers = {2: f"{x} * {x}", 3: f"cube({x}, <{kind}>)" if kind else f"{x} * {x} * {x}", 0.5: f"tl.sqrt({x})",
                  -0.5: f"1.0 / tl.sqrt({x})", -1: f"1.0 / {x}", 1: x}  # fmt: skip
         if exponent not in powers:
-            raise Unsupported("this power in Triton")
+            raise NoPlainKernel("this power in Triton")
         return powers[exponent]
 
     def _rounded(self, text: str, c_type: str) -> str:
@@ -169,7 +174,7 @@ class TritonLowering(Lowering):
     def _cast(self, name: str, _kind: str) -> str:
         return name
 
-    def _loop(self, stage: Stage, pointers: tuple[Pointer, ...], targets: dict[str, str]) -> Kernel:
+    def _loop(self, stage: Stage, pointers: tuple[PointerArg, ...], targets: dict[str, str]) -> EmittedKernel:
         lines = ["    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "    inside = at < n"]
         for name, dtypes, _same in stage.loads.values():
             wide = ".to(tl.float32)" if self.types.kind(dtypes) == "float" else ""
@@ -183,32 +188,32 @@ class TritonLowering(Lowering):
         comment = f"{', '.join(ops)}: a program per block of elements.\n"
         comment += "Faster: join this with the kernel before or behind it, so that no value goes through memory."
         numbers = (*((kind, name) for name, kind in stage.numbers.items()), ("int64_t", "n"))
-        return Kernel(self._loop_name(ops), pointers, numbers, comment, body)
+        return EmittedKernel(self._loop_name(ops), pointers, numbers, comment, body)
 
-    def _kind(self, c_type: str, pointers: Sequence[Pointer]) -> str:
+    def _kind(self, c_type: str, pointers: Sequence[PointerArg]) -> str:
         """Return the dtype that a C++ type stands for, inside a kernel."""
         if c_type in _FIXED:
             return _FIXED[c_type]
         for pointer in reversed(pointers):
             if self.types.name(pointer.dtypes) == c_type:
                 return f"{pointer.name}.dtype.element_ty"
-        raise Unsupported("a dtype that no operand of the kernel has")
+        raise NoPlainKernel("a dtype that no operand of the kernel has")
 
     def _row_kernel(
         self, wish: str, body: str, pointers: Sequence[tuple[str, Dtypes, bool]], numbers: Sequence[tuple[str, str]],
         arguments: Sequence[str], comment: str,
     ) -> None:  # fmt: skip
         if body not in _ROWS:
-            raise Unsupported(f"{wish.removesuffix('_rows')} in Triton")
+            raise NoPlainKernel(f"{wish.removesuffix('_rows')} in Triton")
         comment = comment.partition("\n")[0] + "\nFaster: join this with what comes before or behind it."
         super()._row_kernel(wish, _ROWS[body], pointers, numbers, arguments, comment)
 
     def _mover(self, name: str, *_kernel: object) -> None:
-        raise OnlyViews("only views") if name == "moved" else Unsupported(f"{name} in Triton")
+        raise OnlyViews("only views") if name == "moved" else NoPlainKernel(f"{name} in Triton")
 
-    def _launch(self, kernel: Kernel, arguments: Sequence[str]) -> None:
+    def _launch(self, kernel: EmittedKernel, arguments: Sequence[str]) -> None:
         if not kernel.body.startswith("    "):
-            raise Unsupported(f"{kernel.name} in Triton")
+            raise NoPlainKernel(f"{kernel.name} in Triton")
         like = (kernel.pointers, kernel.numbers, kernel.body)
         earlier = next((k for k in self.kernels if (k.pointers, k.numbers, k.body) == like), None)
         if earlier is None:
@@ -253,7 +258,7 @@ def triton_pass(part: Part, stem: str, doc: str) -> str:
     return "\n\n".join(pieces)
 
 
-def _kernel(kernel: Kernel) -> str:
+def _kernel(kernel: EmittedKernel) -> str:
     names = [*(p.name for p in kernel.pointers), *(name for _kind, name in kernel.numbers), "BLOCK: tl.constexpr"]
     names += ["HEIGHT: tl.constexpr"] if "HEIGHT" in kernel.body else []
     head = wrapped_call(f"def {kernel.name}_kernel", names, 0)

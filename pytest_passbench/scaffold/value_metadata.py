@@ -46,15 +46,15 @@ def values_of(gm: GraphModule, subgraph: Subgraph, examples: bool = True) -> dic
             try:
                 with FakeTensorMode(allow_non_fake_inputs=True):
                     inputs = [torch.empty(s.shape, dtype=getattr(torch, s.dtype)) for s in subgraph.inputs]
-                    return _Recorder(gm).values(inputs)
+                    return _ValueRecorder(gm).values(inputs)
             except Exception:  # a shape that depends on values, or an operator without a fake implementation
                 if not examples:
                     raise
         with limited_memory():
-            return _Recorder(gm).values(example_inputs(subgraph))
+            return _ValueRecorder(gm).values(example_inputs(subgraph))
 
 
-class _Recorder(Interpreter):
+class _ValueRecorder(Interpreter):
     """An interpreter that notes what each value is."""
 
     def values(self, inputs: list[Any]) -> dict[int, ValueMetadata]:

@@ -14,7 +14,7 @@ from pytest_passbench.fusion import Unsupported
 from pytest_passbench.scaffold.assemble import cpp_pass, stem_of
 from pytest_passbench.scaffold.choose import RequestedRun, choose
 from pytest_passbench.scaffold.fused import fused_pass
-from pytest_passbench.scaffold.lowering.lower import Lowering
+from pytest_passbench.scaffold.lowering.lower import CallLowering
 from pytest_passbench.scaffold.parts import Part
 from pytest_passbench.scaffold.triton import TritonLowering, triton_pass
 from pytest_passbench.suite.opnames import is_metadata, op_name
@@ -39,7 +39,7 @@ class Draft:
 def draft(task: Task, triton: bool = False, requested: RequestedRun | None = None) -> Draft:
     """Return the files of a pass for a task. Raises UserError if no plain kernel can be written for it."""
     result = Draft()
-    parts = choose(task, requested, TritonLowering if triton else Lowering)
+    parts = choose(task, requested, TritonLowering if triton else CallLowering)
     for part in parts:
         names = operators(part.nodes)
         wish = stem_of([op_name(node) for node in part.nodes if not is_metadata(node)])

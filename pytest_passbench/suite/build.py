@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.task import Task
-from pytest_passbench.suite import scalars
+from pytest_passbench.suite import constants
 from pytest_passbench.suite.limits import MAX_STATEMENTS
-from pytest_passbench.suite.noeffect import has_no_effect
+from pytest_passbench.suite.opnames import has_no_effect
 from pytest_passbench.suite.source import BUILTINS, ROOTS, ParsedSource, parse
 
 if TYPE_CHECKING:
@@ -59,16 +60,21 @@ def build_program(program: ParsedSource, device: str = "cpu") -> torch.fx.GraphM
     """Return the graph module of a parsed source, as :func:`build_graph` does."""
     import torch.fx
 
-    return torch.fx.GraphModule(torch.nn.Module(), _Builder(program, device).build())
+    return torch.fx.GraphModule(torch.nn.Module(), _GraphBuilder(program, device).build())
 
 
 def check_graphs(task: Task) -> None:
-    """Build every graph of a task. Raises UserError, with file and line, for one that is not allowed."""
+    """Build every graph of a task, once in a process. Raises UserError, with file and line, if one is not allowed."""
     for key, source in task.graphs.items():
-        build_graph(source, str(task.path), line=task.graph_lines.get(key, 1))
+        _check_graph(source, str(task.path), task.graph_lines.get(key, 1))
 
 
-class _Builder(ast.NodeVisitor):
+@functools.lru_cache(maxsize=256)
+def _check_graph(source: str, origin: str, line: int) -> None:
+    build_graph(source, origin, line=line)
+
+
+class _GraphBuilder(ast.NodeVisitor):
     """A visitor that turns a checked program into nodes. ``visit`` returns an expression's value: a Node, or a
     literal.
     """
@@ -180,7 +186,7 @@ class _Builder(ast.NodeVisitor):
         return value
 
     def check_value(self, value: Any, node: ast.expr) -> None:
-        if isinstance(value, self.constants.Limits):
+        if isinstance(value, self.constants.DtypeLimits):
             self.fail("torch.finfo is not a value by itself", node, "name one of its numbers, such as .min")
         if isinstance(value, self.constants.Repeated):
             self.fail("a list is used whose length is a value of the graph", node, "write the list out")
@@ -214,7 +220,7 @@ class _Builder(ast.NodeVisitor):
         hint, self.hint = self.hint, None
         owner = self.visit(node.value)
         self.hint = hint
-        if isinstance(owner, self.constants.Limits):
+        if isinstance(owner, self.constants.DtypeLimits):
             return self.placed(owner.number, node.attr, node)
         if not isinstance(owner, self.torch.fx.Node) or node.attr not in self.allowlist.ATTRIBUTES:
             self.fail(f"attribute {node.attr!r} is not allowed", node, "see the allow-list in suite/allowlist.py")
@@ -281,7 +287,7 @@ class _Builder(ast.NodeVisitor):
             return self.call_getattr(node, args)
         if dotted == "torch._check_is_size" and len(args) == 1:  # torch is about to remove it: its definition
             return self.call(self.torch._check, self.call(operator.ge, args[0], 0))
-        if problem := scalars.fault(dotted.rpartition(".")[2], args):
+        if problem := constants.fault(dotted.rpartition(".")[2], args):
             self.fail(problem, node, "write the value out")
         try:
             if self.is_literal(dotted, args):
@@ -324,7 +330,7 @@ class _Builder(ast.NodeVisitor):
         is_list = isinstance(left, tuple | list)
         if function is operator.mul and is_list and isinstance(right, self.torch.fx.Node):
             return self.constants.Repeated()
-        if problem := scalars.fault(function.__name__, (left, right)):
+        if problem := constants.fault(function.__name__, (left, right)):
             self.fail(problem, node, "write the value out")
         if function is operator.mul and is_list:
             return left * right
@@ -338,7 +344,7 @@ class _Builder(ast.NodeVisitor):
             value = _BINARY[type(node.op)][0](left, right)
         except (ArithmeticError, TypeError, ValueError) as error:
             self.fail(str(error), node, "write the number out")
-        if problem := scalars.fault("", (value,)):
+        if problem := constants.fault("", (value,)):
             self.fail(problem, node, "write a float")
         return value
 

@@ -1,10 +1,15 @@
-"""The search for tasks: the installed ones, and those at a path."""
+"""The search for tasks: the installed ones, those at a path, and those of a shard; and the edition of their suite.
+
+Tasks change from one edition to the next, so their results are not to be mixed. The edition stands in one place: the
+file ``EDITION`` in the suite's folder.
+"""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -17,6 +22,11 @@ from pytest_passbench.core.settings import SUITES
 from pytest_passbench.core.task import Task, TaskHeader
 from pytest_passbench.suite import published, taskfile
 from pytest_passbench.suite.limits import MAX_FOLDER_DEPTH, MAX_FOLDERS
+
+EDITION_FILE = "EDITION"
+MAX_EDITION_CHARACTERS = 40
+MAX_FOLDERS_UP = 4
+"""How far above a task's file the suite's folder may be."""
 
 MAX_NAMED = 12  # values in the message about one that no task has
 Kind = Literal["task", "sample", "subgraph"]
@@ -265,3 +275,26 @@ def _with_parents(name: str, folders: list[Path]) -> list[str]:
         if len(set(ids)) == len(ids):
             return ids
     return [published.identifier("-".join((*parts[-1:], name))) for parts in parents]
+
+
+def of_shard(costs: Mapping[str, int], index: int, parts: int) -> set[str]:
+    """Return the ids of the tasks of a shard. ``costs`` are in subgraphs by id, ``index`` counts from 1 to ``parts``.
+
+    The costliest tasks are dealt out first, so that the parts take about as long as each other.
+    """
+    dealt = sorted(costs, key=lambda task: (-costs[task], task))
+    return set(dealt[index - 1 :: parts])
+
+
+def edition_of(path: Path) -> str:
+    """Return the edition of the suite that the task at ``path`` belongs to, or "" if it belongs to none."""
+    return _edition(path.absolute().parent)
+
+
+@functools.lru_cache(maxsize=1024)
+def _edition(folder: Path) -> str:
+    for place in (folder, *folder.parents[:MAX_FOLDERS_UP]):
+        if kind_of(place / EDITION_FILE) == "file":
+            with (place / EDITION_FILE).open(encoding="utf-8", errors="replace") as file:
+                return file.read(MAX_EDITION_CHARACTERS).strip()
+    return ""

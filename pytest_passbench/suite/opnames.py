@@ -1,8 +1,11 @@
-"""Names of a graph's operators, and their nature: whether they work on elements, or draw random numbers."""
+"""Names of a graph's operators, and their nature: whether they work on elements, draw random numbers, or do nothing
+to values.
+"""
 
 from __future__ import annotations
 
 import types
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +13,19 @@ import torch.fx
 
 from pytest_passbench.suite.allowlist import spelling, words
 from pytest_passbench.suite.batching import is_batching
+
+_WITHOUT_EFFECT = frozenset(
+    {
+        "torch.autograd.function.FunctionCtx",  # the context of a backward pass, which no graph here has
+        "torch._C._log_api_usage_once",
+        "torch._C._set_grad_enabled",  # no graph here records gradients
+        "torch.set_grad_enabled",
+        "torch._functorch.predispatch.lazy_load_decompositions",
+        "torch._functorch.vmap.lazy_load_decompositions",
+        "torch.amp.autocast_mode._exit_autocast",
+    }
+)
+_ENTER_AUTOCAST = "torch.amp.autocast_mode._enter_autocast"
 
 _SYNONYMS = dict(
     pair.split("=")
@@ -181,3 +197,10 @@ def _is_training(node: torch.fx.Node, name: str) -> bool:
 
 def _argument(node: torch.fx.Node, position: int, keyword: str, default: Any) -> Any:
     return node.args[position] if len(node.args) > position else node.kwargs.get(keyword, default)
+
+
+def has_no_effect(dotted: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Return True for a call that changes no value. Entering autocast is one if it is not enabled."""
+    if dotted != _ENTER_AUTOCAST:
+        return dotted in _WITHOUT_EFFECT
+    return kwargs.get("enabled", args[2] if len(args) > 2 else True) is False

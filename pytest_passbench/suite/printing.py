@@ -31,10 +31,10 @@ def to_source(gm: torch.fx.GraphModule) -> str:
     the operator's name if the allow-list has no spelling of it. Raises UserError for submodules and attributes
     too, since they have to be lifted to inputs.
     """
-    return Printer().module(gm)
+    return GraphPrinter().module(gm)
 
 
-class Printer:
+class GraphPrinter:
     """The printer of one graph. It names the nodes in graph order, and spells each one."""
 
     def __init__(self) -> None:

@@ -83,7 +83,7 @@ def parse(source: str, origin: str, line: int = 1, statements: int = MAX_STATEME
     else, and beyond ``statements`` of them.
     """
     _check_length(source, origin, line, statements)
-    return _Reader(origin, line, statements).module(parse_module(source, origin, line))
+    return _ForwardReader(origin, line, statements).module(parse_module(source, origin, line))
 
 
 def _check_length(source: str, origin: str, line: int, statements: int) -> None:
@@ -142,7 +142,7 @@ def signature(names: Sequence[str]) -> str:
     return "\n".join(["def forward(", *(f"    {name}," for name in names), "):"])
 
 
-class _Reader:
+class _ForwardReader:
     """A reader that checks a module's syntax tree and takes ``forward`` out of it."""
 
     def __init__(self, origin: str, line: int, statements: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pytest_passbench.core.task import Task
-from pytest_passbench.suite.edition import edition_of
+from pytest_passbench.suite.find import edition_of
 from pytest_passbench.suite.source import parse
 
 CONVOLUTION = "conv"

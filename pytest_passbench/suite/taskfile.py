@@ -13,10 +13,9 @@ from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import decode, opened, read_text
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
-from pytest_passbench.suite.document import Cursor, Document
+from pytest_passbench.suite.document import Cursor, Document, block, flow
 from pytest_passbench.suite.limits import MAX_FILE_BYTES, MAX_HEADER_BYTES, MAX_SUBGRAPHS, shape_problem
 from pytest_passbench.suite.source import ParsedSource, parse
-from pytest_passbench.suite.yaml_text import block, flow
 
 SUFFIX = ".task.yaml"
 FORMAT = "task/1"

@@ -12,7 +12,7 @@ from pytest_passbench.timing.series import effective_size
 
 
 @dataclass(frozen=True)
-class Floor:
+class NoiseFloor:
     """The spread of eager-against-eager ratios on this machine.
 
     ``width`` is relative: 95 % of such ratios stay within 1/(1 + width) to 1 + width. ``offset`` is the largest
@@ -25,7 +25,7 @@ class Floor:
     sessions: int
 
 
-def aa_floor(log_ratios: Sequence[float], alpha: float = ALPHA) -> Floor:
+def aa_floor(log_ratios: Sequence[float]) -> NoiseFloor:
     """Return the floor from the log-ratios of eager-against-eager sessions, in the order of measurement.
 
     The true value is known to be 0. So the spread is the root mean square, with n degrees of freedom. The next
@@ -38,12 +38,12 @@ def aa_floor(log_ratios: Sequence[float], alpha: float = ALPHA) -> Floor:
     count = len(log_ratios)
     rms = math.sqrt(math.fsum(value * value for value in log_ratios) / count)
     worth = effective_size(log_ratios)
-    quantile = student.two_sided(alpha, worth)
+    quantile = student.two_sided(ALPHA, worth)
     mean = math.fsum(log_ratios) / count
-    return Floor(math.expm1(quantile * rms), abs(mean) + quantile * rms / math.sqrt(worth), count)
+    return NoiseFloor(math.expm1(quantile * rms), abs(mean) + quantile * rms / math.sqrt(worth), count)
 
 
-def unexplained(log_ratios: Sequence[float], stderrs: Sequence[float], alpha: float = ALPHA) -> float:
+def unexplained(log_ratios: Sequence[float], stderrs: Sequence[float]) -> float:
     """Return how far apart (relative) such sessions lie by more than their own standard errors explain.
 
     It is what all processes of an arm share, which no number of pairs shows. The variance of the sessions is the sum
@@ -55,4 +55,4 @@ def unexplained(log_ratios: Sequence[float], stderrs: Sequence[float], alpha: fl
         return 0.0
     variance = math.fsum(value * value - error * error for value, error in finite) / len(finite)
     worth = effective_size([value for value, _error in finite])
-    return math.expm1(student.two_sided(alpha, worth) * math.sqrt(max(variance, 0.0)))
+    return math.expm1(student.two_sided(ALPHA, worth) * math.sqrt(max(variance, 0.0)))

@@ -21,6 +21,11 @@ class Block:
         """Seconds per call."""
         return self.seconds / self.calls
 
+    @property
+    def whole_per_call(self) -> float:
+        """Seconds per call with nothing taken off."""
+        return self.noise.seconds / self.calls
+
 
 class Clock(Protocol):
     """A way of timing the arms. Ratios are made of times of clocks of the same ``name`` only.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from pytest_passbench.timing.clock import Block, Clock
-from pytest_passbench.timing.estimate import Estimate, enough, log_ratio, median_error
+from pytest_passbench.timing.estimate import Estimate, enough, estimate, log_ratio, median_error
 from pytest_passbench.timing.looks import Decision, Stopping
 from pytest_passbench.timing.rounds import Shape, disturbed, orderless, orders, undisturbed
 
@@ -54,13 +54,25 @@ class Arms:
         complete += [self._pair(rounds, *self.sides(name)) for rounds in self.pairs[len(complete) :]]
         return orderless(complete)
 
-    def _pair(self, rounds: Sequence[Round], first: str, second: str) -> list[tuple[float, bool]]:
+    def whole_ratio(self, name: str) -> float:
+        """Return the estimate of a ratio from the same rounds, with nothing taken off the times of their blocks."""
+        sides = self.sides(name)
+        pairs = [self._pair(rounds, *sides, time=lambda block: block.whole_per_call) for rounds in self.pairs]
+        return estimate(orderless(pairs)).ratio
+
+    def _pair(
+        self,
+        rounds: Sequence[Round],
+        first: str,
+        second: str,
+        time: Callable[[Block], float] = lambda block: block.per_call,
+    ) -> list[tuple[float, bool]]:
         flags = [self.noisy(item[first]) or self.noisy(item[second]) for item in rounds]
         values = []
         for item in undisturbed(rounds, flags):
             order = list(item)
             in_order = order.index(first) < order.index(second)
-            values.append((log_ratio(item[first].per_call, item[second].per_call), in_order))
+            values.append((log_ratio(time(item[first]), time(item[second])), in_order))
         return values
 
     def per_call(self, arm: str) -> float:
@@ -80,7 +92,7 @@ class Arms:
 
 
 @dataclass(frozen=True)
-class Result:
+class MeasuredRatio:
     """A ratio of two arms, and the reason why measuring stopped."""
 
     estimate: Estimate
@@ -97,7 +109,7 @@ def measure(
     earlier: Arms | None = None,
     more: Callable[[], bool] = lambda: True,
     ratios: Mapping[str, tuple[str, str]] | None = None,
-) -> tuple[Arms, dict[str, Result]]:
+) -> tuple[Arms, dict[str, MeasuredRatio]]:
     """Measure until every ratio that decides has its verdict or the budget is spent.
 
     These are the ``ratios``, or without any those of every arm to the first (:class:`Arms`).
@@ -121,7 +133,7 @@ def measure(
     return measured, results
 
 
-def _cut_short(results: dict[str, Result]) -> dict[str, Result]:
+def _cut_short(results: dict[str, MeasuredRatio]) -> dict[str, MeasuredRatio]:
     return {
         arm: result
         if result.decision.stop
@@ -164,7 +176,7 @@ def _vagueness(pair: Arms, precise: float | None) -> float:
     return max((median_error(values) / enough(values, precise) for values in ratios), default=0.0)
 
 
-def decide(measured: Arms, stopping: Stopping, resolution: float, shape: Shape) -> dict[str, Result]:
+def decide(measured: Arms, stopping: Stopping, resolution: float, shape: Shape) -> dict[str, MeasuredRatio]:
     """Return the estimate and decision of every ratio by its name, from the blocks measured so far.
 
     ``resolution`` is the clock's step in seconds.
@@ -173,5 +185,5 @@ def decide(measured: Arms, stopping: Stopping, resolution: float, shape: Shape) 
     for name in (*measured.arms[1:], *measured.ratios):
         step = resolution / (shape.calls * min(map(measured.per_call, measured.sides(name))))
         pairs = measured.log_ratios(name)
-        results[name] = Result(*stopping.look(pairs, spent=measured.seconds, resolution=step))
+        results[name] = MeasuredRatio(*stopping.look(pairs, spent=measured.seconds, resolution=step))
     return results

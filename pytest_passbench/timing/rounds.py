@@ -11,6 +11,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+MAX_STOLEN = 0.01  # of a block's time, by a hypervisor
 MAX_NEW_PAGES = 4  # few small pages cost little; a huge page, 512 of them, costs as much as a block or more
 
 #: Blocks of this length keep the cost of stopping and continuing a runner near 2 %. Longer ones would more often be
@@ -122,14 +123,14 @@ class Disturbance:
     touched: int = 0
 
 
-def disturbed(noise: Disturbance, *, switches: int = 0, stolen: float = 0.01) -> bool:
+def disturbed(noise: Disturbance) -> bool:
     """Return True if others disturbed a block.
 
-    The signs are more than ``switches`` switches, more than the share ``stolen`` of its time, or more than
-    :data:`MAX_NEW_PAGES` new pages. The cost of new pages depends on the machine. Only these counts decide,
+    The signs are a switch to another process, more than the share :data:`MAX_STOLEN` of its time, or more
+    than :data:`MAX_NEW_PAGES` new pages. The cost of new pages depends on the machine. Only these counts decide,
     never the measured time: that would be dropping outliers.
     """
-    return noise.switches > switches or noise.stolen > stolen * noise.seconds or noise.touched > MAX_NEW_PAGES
+    return noise.switches > 0 or noise.stolen > MAX_STOLEN * noise.seconds or noise.touched > MAX_NEW_PAGES
 
 
 def undisturbed(rounds: Sequence[T], flags: Sequence[bool]) -> list[T]:

@@ -111,3 +111,16 @@ def _allow(libc: ctypes.CDLL, rules: int, path: str, rights: int) -> None:
         libc.syscall(_ADD_RULE, ctypes.c_int(rules), ctypes.c_int(_PATH_BENEATH), rule, ctypes.c_uint32(0))
     finally:
         os.close(handle)
+
+
+def reap() -> list[list[int]]:
+    """Return the children that have ended: the process id in this namespace, and the signal that ended it or 0."""
+    ended: list[list[int]] = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended.append([pid, os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0])

@@ -93,7 +93,7 @@ _COMMON = {
 
 
 @dataclass(frozen=True)
-class Machine:
+class SyscallTable:
     """A processor architecture: the kernel's number for it, the numbers of calls by name, and lists of names."""
 
     arch: int
@@ -105,10 +105,10 @@ class Machine:
     processes: tuple[str, ...] = _PROCESSES
 
 
-MACHINES = {
+SYSCALL_TABLES = {
     # Only x86-64 has the old calls fork, vfork and time beside clone and clock_gettime.
-    "x86_64": Machine(
+    "x86_64": SyscallTable(
         0xC000003E, {**_X86_64, **_COMMON}, allowed=(*_ALLOWED, "time"), processes=(*_PROCESSES, "fork", "vfork")
     ),
-    "aarch64": Machine(0xC00000B7, {**_AARCH64, **_COMMON}),
+    "aarch64": SyscallTable(0xC00000B7, {**_AARCH64, **_COMMON}),
 }

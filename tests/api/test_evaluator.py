@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import pytest_passbench
-from pytest_passbench.api.work import Judged, Machine, Selected
+from pytest_passbench.api.backend import MachineReport, SelectionReport, SubgraphReport
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import ArmResult, Record, Speed
 from support.plugin_runs import PASS, task_text
@@ -35,10 +35,10 @@ class Backend:
             for task in call.tasks:
                 for candidate in call.candidates:
                     self.seen.append({path.name: path.read_text() for path in candidate.path.glob("*")})
-                    yield Selected(task.id, candidate.name, len(task.subgraphs))
+                    yield SelectionReport(task.id, candidate.name, len(task.subgraphs))
                     for subgraph in task.subgraphs:
-                        yield Judged(self.record(task, subgraph, candidate))
-            yield Machine("", {"sandbox": "fake"}, {"sessions": 0})
+                        yield SubgraphReport(self.record(task, subgraph, candidate))
+            yield MachineReport("", {"sandbox": "fake"}, {"sessions": 0})
         except BaseException:
             self.stops += 1
             raise

@@ -185,6 +185,6 @@ def test_feedback_is_capped_inert_and_tells_no_secret():
 
 def test_an_outcome_is_a_run_that_can_be_written_and_read():
     run = outcome(right(2.0))
-    again = Outcome.from_run(Run.from_json(run.to_json()))
+    again = Outcome.from_run(Run.from_data(run.to_json()))
     assert again.reward() == run.reward()
     assert "untouched" not in run.to_json()

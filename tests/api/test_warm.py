@@ -9,7 +9,7 @@ import pytest
 
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.settings import Settings
-from pytest_passbench.judge import programs
+from pytest_passbench.judge import equipment
 from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.session import Session
 from pytest_passbench.suite.taskfile import read_task
@@ -88,7 +88,7 @@ def test_a_kept_program_that_was_killed_is_built_again(session, bench):
 @pytest.mark.slow
 def test_a_kept_program_that_is_lost_in_use_costs_a_second_attempt_and_nothing_else(session, bench, monkeypatch):
     run(session, bench)
-    kept, of, struck = templates(session), programs.Programs.of, []
+    kept, of, struck = templates(session), equipment.Programs.of, []
 
     def struck_once(self, case, arm):
         built = of(self, case, arm)
@@ -98,14 +98,14 @@ def test_a_kept_program_that_is_lost_in_use_costs_a_second_attempt_and_nothing_e
                 os.kill(pid, signal.SIGKILL)
         return built
 
-    monkeypatch.setattr(programs.Programs, "of", struck_once)
+    monkeypatch.setattr(equipment.Programs, "of", struck_once)
     records = run(session, bench)
     assert struck
     assert [(record.arm.status, record.correct) for record in records] == [("ran", True)] * 2
 
 
 def test_few_programs_are_kept(session, bench, monkeypatch):
-    monkeypatch.setattr(programs, "MAX_PROGRAMS", 1)
+    monkeypatch.setattr(equipment, "MAX_PROGRAMS", 1)
     bench.task("other", scales=(2,))
     (path,) = bench.tasks.glob("other*")
     session.begin(os.urandom(32))

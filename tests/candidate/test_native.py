@@ -9,10 +9,10 @@ import time
 import pytest
 
 from pytest_passbench.candidate import cpp_text
-from pytest_passbench.judge.builder import flags
-from pytest_passbench.judge.builder.refusals import KernelRefused
-from pytest_passbench.kernels import lexer, signatures, toolchain
-from pytest_passbench.kernels.errors import CompileError
+from pytest_passbench.core.rejected import Rejected
+from pytest_passbench.judge.builder.build import check_flags
+from pytest_passbench.kernels import signatures, toolchain
+from pytest_passbench.kernels.toolchain import CompileError
 
 REFUSED = {
     'asm("nop");': "native",
@@ -115,7 +115,7 @@ def _macros() -> dict[str, str]:
     return {match[1]: match[2] for match in found if match}
 
 
-SIZE = lexer.MAX_CHARACTERS // 4
+SIZE = signatures.MAX_CHARACTERS // 4
 LONG = ["/*", '"', "'", "\\ ", "__attribute__((", 'extern "C" void f(', 'extern "C" int a, b;', "[[", "#pragma ",
         "#pragma\n", "_Pragma(", "(?", "1'", "\\\n", "#include <",
         "#define ", 'R"(', "a", " ", "int f(int x) { return x; }\n"]  # fmt: skip
@@ -171,9 +171,9 @@ def test_pointers_that_a_kernel_may_write_through():
     "-fassociative-math",
 ])  # fmt: skip
 def test_flags_that_tune(flag: str) -> None:
-    flags.check((flag,))
-    with pytest.raises(KernelRefused, match="one that a kernel may add"):
-        flags.check((f"{flag} -I/tmp",))  # the whole flag is looked at, not how it begins
+    check_flags((flag,))
+    with pytest.raises(Rejected, match="one that a kernel may add"):
+        check_flags((f"{flag} -I/tmp",))  # the whole flag is looked at, not how it begins
 
 
 @pytest.mark.parametrize("flag", [
@@ -186,10 +186,10 @@ def test_flags_that_tune(flag: str) -> None:
     "-z", "-Tx", "-idirafter", "-aux-info", "-fdump-tree-all", "-frandom-seed=1", "-mcmodel=large", "-DÄ",
 ])  # fmt: skip
 def test_flags_that_do_more(flag: str) -> None:
-    with pytest.raises(KernelRefused, match="is not one that a kernel may add"):
-        flags.check(("-O2", flag))
+    with pytest.raises(Rejected, match="is not one that a kernel may add"):
+        check_flags(("-O2", flag))
 
 
 def test_many_flags() -> None:
-    with pytest.raises(KernelRefused, match="65 compiler flags"):
-        flags.check(("-O2",) * 65)
+    with pytest.raises(Rejected, match="65 compiler flags"):
+        check_flags(("-O2",) * 65)

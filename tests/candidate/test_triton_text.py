@@ -14,12 +14,12 @@ import pytest
 
 from pytest_passbench.candidate.triton import (
     KernelReference,
-    KernelRefusal,
     KernelText,
     check_options,
     kernel_text,
     stored,
 )
+from pytest_passbench.core.rejected import Rejected
 from support import corpus
 from support.paths import ROOT, TESTS
 
@@ -117,15 +117,15 @@ REFUSED = [
 
 @pytest.mark.parametrize(("statement", "message", "rule"), REFUSED)
 def test_what_is_not_listed_is_refused(tmp_path: Path, statement: str, message: str, rule: bool) -> None:
-    with pytest.raises(KernelRefusal) as caught:
+    with pytest.raises(Rejected) as caught:
         body(tmp_path, statement, {"torch": {"module": "torch"}})
     assert message in caught.value.message
     assert str(caught.value).startswith("p.py:3: ")
-    assert (caught.value.rule is not None) == rule
+    assert bool(caught.value.rule) == rule
 
 
 def test_a_kernel_of_very_many_words_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(KernelRefusal, match="too long"):
+    with pytest.raises(Rejected, match="too long"):
         body(tmp_path, "y = (" + ",\n".join(["n"] * 30_000) + ")", {"torch": {"module": "torch"}})
 
 
@@ -158,9 +158,9 @@ def test_a_local_name_is_not_the_outer_one(tmp_path: Path) -> None:
 
 
 def test_an_object_is_named_by_its_type(tmp_path: Path) -> None:
-    with pytest.raises(KernelRefusal, match="START, which is no number, string, type or kernel but a Size") as caught:
+    with pytest.raises(Rejected, match="START, which is no number, string, type or kernel but a Size") as caught:
         body(tmp_path, "y = START", {"START": {"unsupported": "Size"}})
-    assert caught.value.rule is None
+    assert caught.value.rule == ""
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_what_a_kernel_stores_through_by_another(tmp_path: Path) -> None:
 def test_a_kernel_does_not_call_itself(tmp_path: Path) -> None:
     function = {"file": "p.py", "name": "f", "line": 4, "values": {"f": {"kernel": 0}}}
     text = "@triton.jit\ndef kernel(x):\n    return f(x)\n@triton.jit\ndef f(x):\n    return f(x)\n"
-    with pytest.raises(KernelRefusal, match=r"p\.py:5: a Triton kernel may not call itself"):
+    with pytest.raises(Rejected, match=r"p\.py:5: a Triton kernel may not call itself"):
         read(tmp_path, text, {"f": {"kernel": 0}}, function)
 
 
@@ -265,10 +265,10 @@ def test_parameters_keep_what_matters(tmp_path: Path) -> None:
     ],
 )
 def test_a_text_that_cannot_be_read_is_a_fault(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(KernelRefusal) as caught:
+    with pytest.raises(Rejected) as caught:
         read(tmp_path, text)
     assert message in str(caught.value)
-    assert caught.value.rule is None
+    assert caught.value.rule == ""
 
 
 def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     outside.write_text("def kernel():\n    pass\n")
     inside.mkdir()
     (inside / "p.py").symlink_to(outside)
-    with pytest.raises(KernelRefusal, match="no file of the candidate"):
+    with pytest.raises(Rejected, match="no file of the candidate"):
         kernel_text(inside, KernelReference.from_json(reference()))
 
 

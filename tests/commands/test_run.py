@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pytest_passbench.api import evaluator
-from pytest_passbench.api.work import Judged, Machine, Selected
+from pytest_passbench.api.backend import MachineReport, SelectionReport, SubgraphReport
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.exits import HARNESS_FAILED
@@ -23,7 +23,7 @@ class Backend:
     def judge(self, call):
         for task in call.tasks:
             for candidate in call.candidates:
-                yield Selected(task.id, candidate.name, len(task.subgraphs))
+                yield SelectionReport(task.id, candidate.name, len(task.subgraphs))
                 for subgraph in task.subgraphs:
                     told = dict(subgraph.meta)
                     if told.get("interrupt"):
@@ -31,9 +31,9 @@ class Backend:
                     status = told.get("status", "ran")
                     arm = ArmResult(status, correct_from=[-11] if status == "ran" else [])
                     arm.speed = Speed(2.0, 1.9, 2.1, "FASTER", 10.0, 5.0) if arm.status == "ran" else None
-                    yield Judged(Record(task.id, subgraph.id, candidate.name, arm=arm, dtypes=["float32"]))
-        yield Machine("a/0", {"sandbox": "fake", "cpu": "one"}, {"sessions": 2, "width": 0.01})
-        yield Machine("b/0", {"sandbox": "fake", "cpu": "two"}, {"sessions": 3, "width": 0.02})
+                    yield SubgraphReport(Record(task.id, subgraph.id, candidate.name, arm=arm, dtypes=["float32"]))
+        yield MachineReport("a/0", {"sandbox": "fake", "cpu": "one"}, {"sessions": 2, "width": 0.01})
+        yield MachineReport("b/0", {"sandbox": "fake", "cpu": "two"}, {"sessions": 3, "width": 0.02})
 
     def close(self):
         self.closed = True

@@ -14,7 +14,7 @@ from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
 from pytest_passbench.report.markdown import render
 from pytest_passbench.report.report import report_of
 from pytest_passbench.run import results_file
-from pytest_passbench.run.disqualify import disqualify
+from pytest_passbench.run.ledger import disqualify
 
 PASS = """
 import torch
@@ -69,7 +69,7 @@ class Judge:
         pass
 
     def judge(self, task, candidate):
-        from pytest_passbench.suite.edition import edition_of
+        from pytest_passbench.suite.find import edition_of
         from pytest_passbench.suite.taskfile import task_hash
 
         for subgraph in task.subgraphs:

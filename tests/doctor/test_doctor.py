@@ -10,7 +10,7 @@ import pytest
 
 from pytest_passbench import doctor
 from pytest_passbench.commands.main import main
-from pytest_passbench.doctor.machine import Output, cpu_list, run_command
+from pytest_passbench.doctor.machine import CommandOutput, cpu_list, run_command
 
 CPU = "sys/devices/system/cpu"
 CGROUP = "sys/fs/cgroup"
@@ -19,11 +19,11 @@ KERNEL = "proc/sys/kernel"
 
 
 class Planted:
-    """A machine of planted files; ``commands`` maps a command's name to its Output."""
+    """A machine of planted files; ``commands`` maps a command's name to its CommandOutput."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.commands: dict[str, Output] = {"bwrap": Output(0, "bubblewrap 0.8.0")}
+        self.commands: dict[str, CommandOutput] = {"bwrap": CommandOutput(0, "bubblewrap 0.8.0")}
         self.between: dict[str, str] = {}
         self.plant({f"{CPU}/online": "0-3", "proc/loadavg": "0.10 0.2 0.3 1/99 1234",
                     "proc/stat": "cpu 100 0 100 9000 0 0 0 0 0 0\ncpu0 1 1",
@@ -41,7 +41,7 @@ class Planted:
         return 1.0
 
     def checks(self) -> dict[str, doctor.Check]:
-        machine = doctor.Machine(self.root, lambda *words: self.commands.get(words[0]), self.pause)
+        machine = doctor.MachineProbe(self.root, lambda *words: self.commands.get(words[0]), self.pause)
         return {check.name: check for check in doctor.summary(machine)}
 
     def level(self, name: str) -> str:
@@ -65,7 +65,7 @@ def test_a_healthy_machine_has_nothing_to_mend(machine):
 
 
 def test_a_machine_that_shows_nothing_is_unknown_and_not_a_fault(tmp_path):
-    machine = doctor.Machine(tmp_path, lambda *words: None, lambda: 1.0)
+    machine = doctor.MachineProbe(tmp_path, lambda *words: None, lambda: 1.0)
     levels = {check.name: check.level for check in doctor.summary(machine)}
     assert {name for name, level in levels.items() if level not in ("ok", "unknown")} == {"bubblewrap"}
 
@@ -143,16 +143,16 @@ def test_spinning_processes_are_named(machine):
 
 
 def test_a_shared_a_free_and_a_broken_gpu(machine):
-    machine.commands["nvidia-smi"] = Output(0, "4242, python\n")
+    machine.commands["nvidia-smi"] = CommandOutput(0, "4242, python\n")
     assert machine.checks()["GPU"].found == "shared with 4242, python"
-    machine.commands["nvidia-smi"] = Output(0, f"{os.getpid()}, python")
+    machine.commands["nvidia-smi"] = CommandOutput(0, f"{os.getpid()}, python")
     assert machine.level("GPU") == "ok"
-    machine.commands["nvidia-smi"] = Output(9, "NVIDIA-SMI has failed\nmore")
+    machine.commands["nvidia-smi"] = CommandOutput(9, "NVIDIA-SMI has failed\nmore")
     assert machine.level("GPU") == "problem"
 
 
 def test_bubblewrap_missing_and_failing(machine):
-    machine.commands["bwrap"] = Output(1, "bwrap: setting up uid map: Permission denied")
+    machine.commands["bwrap"] = CommandOutput(1, "bwrap: setting up uid map: Permission denied")
     assert "Permission denied" in machine.checks()["bubblewrap"].found
     del machine.commands["bwrap"]
     assert "install" in machine.checks()["bubblewrap"].remedy
@@ -160,8 +160,8 @@ def test_bubblewrap_missing_and_failing(machine):
 
 def test_commands_that_are_missing_fail_or_work():
     assert run_command("no-such-command-anywhere") is None
-    assert run_command("false") == Output(1, "")
-    assert run_command("echo", "hello") == Output(0, "hello")
+    assert run_command("false") == CommandOutput(1, "")
+    assert run_command("echo", "hello") == CommandOutput(0, "hello")
 
 
 def test_lists_of_cpus():

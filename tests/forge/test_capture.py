@@ -11,16 +11,14 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_passbench.forge import corpus_file, curate, windows
+from pytest_passbench.forge import corpus, curate, windows
 from pytest_passbench.forge.capture import Captured, capture
 from pytest_passbench.forge.corpus import Graph, capture_case
-from pytest_passbench.forge.curate import choose, draw
+from pytest_passbench.forge.curate import choose, draw, make_task, task_id
 from pytest_passbench.forge.decompose import calls
-from pytest_passbench.forge.group import make_task, task_id
-from pytest_passbench.forge.models import Case, Variant
-from pytest_passbench.forge.pool import Job, run_jobs
-from pytest_passbench.forge.recapture import verify
-from pytest_passbench.forge.steps import write_step
+from pytest_passbench.forge.models import ModelCase, Variant
+from pytest_passbench.forge.steps import Job, run_jobs, write_step
+from pytest_passbench.forge.suite_check import verify
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.find import discover
 from pytest_passbench.suite.instantiate import example_inputs
@@ -49,7 +47,7 @@ def _inputs(_model: nn.Module, variant: Variant) -> tuple[torch.Tensor, ...]:
     return (torch.randn(variant.batch, variant.size, 32, generator=generator),)
 
 
-CASE = Case("own/net", "text", Net, _inputs, (Variant(1, 8), Variant(2, 16)))
+CASE = ModelCase("own/net", "text", Net, _inputs, (Variant(1, 8), Variant(2, 16)))
 
 
 @pytest.fixture(autouse=True)
@@ -98,8 +96,8 @@ def test_operators_move_next_to_their_user(graphs: list[Graph]) -> None:
 
 def test_a_saved_corpus_comes_back_the_same(graphs: list[Graph], tmp_path: Path) -> None:
     path = tmp_path / "net.json"
-    assert corpus_file.save(graphs, path) == 2
-    again = corpus_file.load(path)
+    assert corpus.save(graphs, path) == 2
+    again = corpus.load(path)
     for one, other in zip(graphs, again, strict=True):
         assert [n.target for n in calls(one.graph)] == [n.target for n in calls(other.graph)]
         assert len(one.follows) == len(other.follows)
@@ -169,7 +167,7 @@ def test_fusible_runs_end_where_a_kernel_more_is_needed(graphs: list[Graph]) -> 
 
 def test_runs_about_a_convolution_are_found() -> None:
     net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 1), nn.Sigmoid()).eval()
-    case = Case("own/conv", "vision", lambda: net, lambda _model, v: (torch.randn(v.batch, 3, v.size, v.size),),
+    case = ModelCase("own/conv", "vision", lambda: net, lambda _model, v: (torch.randn(v.batch, 3, v.size, v.size),),
                 (Variant(2, 16),))  # fmt: skip
     found = {w.ops for w in windows.fusible(capture_case(case)) if w.kind == "anchored"}
     assert {("conv2d", "batch_norm", "relu"), ("conv2d", "sigmoid"), ("relu", "conv2d", "sigmoid")} <= found
@@ -193,8 +191,8 @@ def test_a_captured_graph_may_be_longer_than_a_tasks(tmp_path: Path) -> None:
         node = graph.call_function(torch.tanh, (node,))
     graph.output((node,))
     made = Graph("own/long", "text", "", Variant(1, 8), 0, Captured(torch.fx.GraphModule(nn.Module(), graph)))
-    assert corpus_file.save([made], tmp_path / "long.json") == 1
-    (again,) = corpus_file.load(tmp_path / "long.json")
+    assert corpus.save([made], tmp_path / "long.json") == 1
+    (again,) = corpus.load(tmp_path / "long.json")
     assert len(calls(again.graph)) == MAX_STATEMENTS + 10
 
 

@@ -9,17 +9,17 @@ import pytest
 import torch
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
-from pytest_passbench.forge.conditions import widen
 from pytest_passbench.forge.curate import choose
-from pytest_passbench.forge.headroom import Machine, headroom, of_task, work
+from pytest_passbench.forge.input_records import widen
 from pytest_passbench.forge.instances import Instance
-from pytest_passbench.forge.null import NEVER, least, null_from
+from pytest_passbench.forge.null_answers import NEVER, least, null_from
 from pytest_passbench.forge.probe import Probe
 from pytest_passbench.forge.repair import repaired
 from pytest_passbench.forge.rules import complaints
 from pytest_passbench.forge.suite_check import check, sample
 from pytest_passbench.suite.find import discover
 from pytest_passbench.suite.taskfile import write_task
+from shared.headroom import PeakRates, headroom, of_task, work
 
 X = TensorSpec("in_0", (8, 64), "float32", 0.1, 1.0)
 W = TensorSpec("in_1", (64,), "float32", 1.0, 0.1)
@@ -331,7 +331,7 @@ def test_no_scaling_repairs_an_input_without_effect() -> None:
 
 
 def test_head_room_is_eagers_time_over_what_cannot_be_avoided() -> None:
-    rates = Machine(((1 << 10, 1e-6), (1 << 20, 1e-3), (1 << 24, 1e-1)), flops=1e9)
+    rates = PeakRates(((1 << 10, 1e-6), (1 << 20, 1e-3), (1 << 24, 1e-1)), flops=1e9)
     assert [rates.copy_seconds(n) for n in (1, 1 << 10, 1 << 20, 1 << 25)] == [1e-6, 1e-6, 1e-3, 0.2]
     assert 1e-6 < rates.copy_seconds(1 << 19) < 1e-3 < rates.copy_seconds(1 << 22) < 1e-1
     square = replace(X, shape=(64, 64)), replace(A, shape=(64, 64))

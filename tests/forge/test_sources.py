@@ -15,7 +15,7 @@ from pytest_passbench.forge.corpus import capture_case
 from pytest_passbench.forge.models import Variant
 from pytest_passbench.forge.sources import SOURCES
 from pytest_passbench.forge.sources import timm as source
-from pytest_passbench.forge.sources.torchvision_names import stand_in
+from pytest_passbench.forge.sources.timm import stand_in
 from pytest_passbench.forge.windows import names
 
 FAKE = """

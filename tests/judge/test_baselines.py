@@ -9,8 +9,8 @@ import pytest
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.record import ArmResult, Record, Speed
 from pytest_passbench.core.settings import Settings
-from pytest_passbench.judge.baselines import Baselines
 from pytest_passbench.judge.case import Case
+from pytest_passbench.judge.results import Baselines
 from pytest_passbench.judge.session import Session
 from pytest_passbench.suite.taskfile import read_task
 from pytest_passbench.timing.looks import FIRST_LOOK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_passbench.judge.deadline import SAFETY, Deadline, Pace
+from pytest_passbench.judge.bench import SAFETY, Deadline, Pace
 from shared import stalling_candidates
 from shared.workspace import AS_EAGER
 

@@ -12,7 +12,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.judge.arms import watch
-from pytest_passbench.judge.audits import plausibility
+from pytest_passbench.judge.audits import evidence
 from pytest_passbench.judge.devices import max_slots
 from pytest_passbench.judge.inputs.pages import Pages as JudgePages
 from pytest_passbench.judge.inputs.pages import plan_layout
@@ -22,8 +22,8 @@ from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.measure.cuda_clock import CudaClock
 from pytest_passbench.protocol import FLAG_DESCRIBE, FLAG_DEVICE_TIME, FLAG_POISON
 from pytest_passbench.run.ledger import check_machine
-from pytest_passbench.runner import cuda as runner_cuda
-from pytest_passbench.runner.cuda import CudaBlock
+from pytest_passbench.runner.cuda import block as cuda_block
+from pytest_passbench.runner.cuda.block import CudaBlock
 from pytest_passbench.runner.pages import MappedPages
 from pytest_passbench.timing.rounds import shape
 from support.paths import ROOT
@@ -100,11 +100,11 @@ LOG: list[str] = []
 def no_device(monkeypatch):
     """The CPU in place of a device: memory is memory, and there is nothing to wait for."""
     LOG.clear()
-    monkeypatch.setattr(runner_cuda, "_synchronize", lambda: LOG.append("wait"))
-    monkeypatch.setattr(runner_cuda, "_hold_back", lambda _cycles: LOG.append("hold back"))
+    monkeypatch.setattr(cuda_block, "_synchronize", lambda: LOG.append("wait"))
+    monkeypatch.setattr(cuda_block, "_hold_back", lambda _cycles: LOG.append("hold back"))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
     monkeypatch.setattr(torch.cuda, "Event", Event)
-    monkeypatch.setattr("pytest_passbench.runner.cuda.l2_bytes", lambda device: 64)
+    monkeypatch.setattr("pytest_passbench.runner.cuda.block.l2_bytes", lambda device: 64)
 
 
 def values(address: int, count: int) -> torch.Tensor:
@@ -168,9 +168,9 @@ def test_the_clock_has_waits_for_the_device_and_calls_in_it_only(no_device):
 def test_only_the_device_s_rate_says_what_is_too_fast_for_it():
     """A hundred gigabytes a second are much for a core, and nothing for a device."""
     rate = 4e12
-    assert plausibility.bandwidth(1 << 30, 1e-2, rate) == []
-    assert plausibility.bandwidth(1 << 30, 1e-2, 1e9)
-    assert plausibility.bandwidth(1 << 30, 1e-5, rate)
+    assert evidence.bandwidth(1 << 30, 1e-2, rate) == []
+    assert evidence.bandwidth(1 << 30, 1e-2, 1e9)
+    assert evidence.bandwidth(1 << 30, 1e-5, rate)
 
 
 def test_a_kernel_without_waiting_times_is_no_crash(monkeypatch):

@@ -23,7 +23,7 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.arms import arm as arms
 from pytest_passbench.judge.arms import processes, sandbox
-from pytest_passbench.judge.arms.faults import SandboxFailed
+from pytest_passbench.judge.arms.failures import SandboxFailed
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.session import Session
 from pytest_passbench.suite.taskfile import read_task

@@ -72,7 +72,7 @@ def test_of_very_many_causes_the_nearest_are_told():
 def test_a_record_without_nearness_keeps_the_order_of_its_passes():
     data = Record("t", "s", "c", arm=ArmResult("pass_miss", "match")).to_json()
     data["passes"] = [{"name": name, "matches": 0, "miss": f"no {name}"} for name in "ba"]
-    assert tables.miss_table(Run(records=[Record.from_json(data)]), "c").rows == (
+    assert tables.miss_table(Run(records=[Record.from_data(data)]), "c").rows == (
         ("t", "b", "1", "no b"),
         ("t", "a", "1", "no a"),
     )

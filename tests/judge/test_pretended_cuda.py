@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from pytest_passbench.judge.arms import cuda, sandbox
-from pytest_passbench.judge.arms.cuda import CudaRunner
-from pytest_passbench.judge.arms.keeper import Keeper
+from pytest_passbench.judge.arms.cuda import CudaRunner, Keeper
 from pytest_passbench.judge.machine import cores
 from shared.pretended_cuda import compiled_stub, pretended_cuda
 from shared.workspace import AS_EAGER, Workspace, make_wrapper

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_passbench.judge.arms.names import FLOAT64
-from pytest_passbench.judge.trial.probe import MAX_PROBES, probe
+from pytest_passbench.judge.trial import MAX_PROBES, probe
 from pytest_passbench.timing.clock import Block
 from pytest_passbench.timing.rounds import Disturbance
 

@@ -11,7 +11,7 @@ import pytest
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.session import Session
-from pytest_passbench.judge.trial.trial import Trial
+from pytest_passbench.judge.trial import Trial
 from pytest_passbench.suite.taskfile import read_task
 from pytest_passbench.timing.looks import FIRST_LOOK, MIN_DELTA
 from shared.workspace import AS_EAGER
@@ -88,7 +88,7 @@ def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, m
 
     def unsettled_once(self):
         judge(self)
-        self.unsettled = self.subject.earlier is None and self.subject.record.subgraph == "float32-x4"
+        self.unsettled = self.earlier is None and self.record.subgraph == "float32-x4"
 
     monkeypatch.setattr(Trial, "judge", unsettled_once)
     with Session(Settings(pipeline="direct", audit="off", policy="open"), b"a secret of the tests") as session:

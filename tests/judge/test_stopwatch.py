@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from pytest_passbench.judge import stopwatch
+from pytest_passbench.judge import bench
 
 
 def test_phases_add_up_and_one_within_another_pauses_it(monkeypatch):
     now = SimpleNamespace(seconds=5.0)
-    monkeypatch.setattr(stopwatch, "time", SimpleNamespace(perf_counter=lambda: now.seconds))
+    monkeypatch.setattr(bench, "time", SimpleNamespace(perf_counter=lambda: now.seconds))
     spent: dict[str, float] = {}
-    phases = stopwatch.Stopwatch(spent)
+    phases = bench.Stopwatch(spent)
     with phases("outer"):
         now.seconds += 1
         with phases("inner"):

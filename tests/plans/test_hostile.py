@@ -9,6 +9,7 @@ import json
 import os
 import random
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_passbench.candidate.layout import PassDir
+from pytest_passbench.core.rejected import Rejected
+from pytest_passbench.core.schema import read
 from pytest_passbench.judge.arms import replies
 from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.arms.messages import BadMessage, check, parse
-from pytest_passbench.judge.reading.reader import Reader, Refusal
+from pytest_passbench.judge.reading.reader import Reader
 from pytest_passbench.plans import graphs, values
 from pytest_passbench.plans import parse as plan_parse
 from pytest_passbench.protocol import LENGTH
@@ -57,10 +59,13 @@ def test_a_mutated_plan_is_refused_or_runs_and_is_never_right(seed: int) -> None
 def test_a_mutated_graph_is_read_or_refused(seed: int) -> None:
     data = hostile.mutated(hostile.GRAPH, random.Random(seed))
     try:
-        found = graphs.from_data(data)
-    except values.ValueRefused:
+        graph = graphs.from_data(data)
+    except Rejected:
         return
-    assert graphs.to_data(found)["calls"] is not None
+    written = graphs.to_data(graph)
+    assert repr(graphs.to_data(graphs.from_data(json.loads(json.dumps(written))))) == repr(written)
+    special = "inf" in repr(data) or "nan" in repr(data)  # numbers that JSON lacks are written as objects
+    assert special or [call[1:] for call in written["calls"]] == [call[1:] for call in data["calls"]]
 
 
 @MANY
@@ -70,7 +75,7 @@ def test_a_mutated_constant_is_read_or_refused(seed: int) -> None:
     data = hostile.mutated(rng.choice(hostile.VALUES), rng)
     try:
         found = values.decode(data)
-    except values.ValueRefused:
+    except Rejected:
         return
     assert repr(values.decode(json.loads(json.dumps(values.encode(found))))) == repr(found)
 
@@ -84,13 +89,14 @@ def test_a_mutated_message_is_one_of_ours_or_none(seed: int) -> None:
     text = bytearray(json.dumps(changed).encode())
     for _ in range(rng.choice((0, 0, 3))):
         text[rng.randrange(len(text))] = rng.randrange(256)
-    for content, read in ((changed, check), (bytes(text), parse)):
-        try:
-            accepted: Any = read(schema, content)
-        except BadMessage:
-            continue
-        written = json.dumps(accepted).encode() if read is parse else accepted
-        assert read(schema, written) == accepted
+    with suppress(Rejected):
+        accepted = schema.check(changed)
+        assert schema.check(accepted) == accepted
+    with suppress(Rejected):
+        accepted = read(schema, bytes(text))
+        same = json.loads(text)
+        assert accepted == same or "\\ud" in json.dumps(same)  # half of a surrogate pair is spelt out
+        assert read(schema, json.dumps(accepted, allow_nan=False).encode()) == accepted
 
 
 @MANY
@@ -99,7 +105,7 @@ def test_a_mutated_request_is_read_or_refused(seed: int) -> None:
     data = hostile.mutated(hostile.request().to_data(), random.Random(seed))
     try:
         request = plan_parse.request(data)
-    except plan_parse.PlanRefused:
+    except Rejected:
         return
     written = json.dumps(request.to_data())
     assert repr(plan_parse.request(json.loads(written))) == repr(request)  # NaN is unlike itself
@@ -114,7 +120,7 @@ def test_a_planner_answers_or_fails_the_arm(seed: int, tmp_path_factory: pytest.
     try:
         plan = plan_parse.plan(hostile.mutated(rng.choice(hostile.PLANS), rng), hostile.request().tensors)
         hostile.answered(plan, folder)
-    except (plan_parse.PlanRefused, ArmFailure):
+    except (Rejected, ArmFailure):
         return
 
 
@@ -133,8 +139,8 @@ class _Arm:
     def end_children(self) -> None:
         return None
 
-    def reap(self) -> list[list[int]]:
-        return []
+    def reap(self) -> int:
+        return 0
 
 
 @SOME
@@ -152,7 +158,7 @@ def test_whatever_a_reader_says_ends_as_a_plan_or_as_its_failure(seed: int) -> N
         try:
             reader = Reader(arm, mine, log, "/candidate", PassDir(Path("cand"), ("p",)), os.getpid())
             reader.record(hostile.request(), "kernels")
-        except (ArmFailure, Refusal):
+        except (ArmFailure, Rejected):
             return
 
 
@@ -160,7 +166,7 @@ def test_names_in_a_plan_are_no_keywords_and_differ() -> None:
     for names in (("class", "n"), ("n", "n"), ("\ufb01", "fi"), ("x y", "n"), ("n)or(", "n")):
         launch = {"triton": [0, [1, 1, 1], [[name, 1] for name in names], []]}
         data = {**hostile.PLANS[2], "steps": [{"allocate": hostile.PLANS[2]["steps"][0]["allocate"]}, launch]}
-        with pytest.raises(plan_parse.PlanRefused, match="name"):
+        with pytest.raises(Rejected, match="name"):
             plan_parse.plan(data, hostile.request().tensors)
 
 
@@ -173,7 +179,7 @@ def test_constant_tables_are_read_only_memory_that_no_call_returns(tmp_path: Pat
     (line,) = [line for line in Path("/proc/self/maps").read_text().splitlines() if line.startswith(page)]
     assert line.split()[1].startswith("r--")
     returned = {**hostile.PLANS[1], "returns": [{"operand": ["table", 0, 0, "float32", [16], [1]]}]}
-    with pytest.raises(plan_parse.PlanMisused, match="returns a tensor made outside the call"):
+    with pytest.raises(Rejected, match="returns a tensor made outside the call"):
         plan_parse.plan(returned, hostile.request().tensors)
     given = json.loads(json.dumps(hostile.PLANS[1]))
     given["steps"][4]["launch"][1].reverse()

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.plans import graphs, parse, values
 from pytest_passbench.plans.launch import (
     Allocate,
@@ -56,7 +57,7 @@ def test_slices_and_dictionaries_travel():
      {"device": "nowhere"}, {"dict": [[1, 2]]}, {"tuple": 3}],
 )  # fmt: skip
 def test_what_is_no_constant_is_refused(data):
-    with pytest.raises(values.ValueRefused):
+    with pytest.raises(Rejected):
         values.decode(data)
 
 
@@ -82,15 +83,15 @@ def test_a_traced_function_travels():
         ({"calls": [["call_function", "os.system", ["true"], {}]]}, "no function of torch"),
         ({"calls": [["call_function", "torch.ops.aten.from_file", [], {}]]}, "no function of torch"),
         ({"calls": [["call_method", "x y", [], {}]]}, "no identifier"),
-        ({"calls": [["get_attr", "x", [], {}]]}, "unknown kind"),
+        ({"calls": [["get_attr", "x", [], {}]]}, "not one of call_function, call_method"),
         ({"calls": [["call_function", "torch.relu", [{"node": 5}], {}]]}, "an earlier call"),
-        ({"arguments": ["x"] * 5000}, "more than"),
+        ({"arguments": ["x"] * 5000}, "has 5000 items"),
         ({"result": {"node": -1}}, "an earlier call"),
     ],
 )
 def test_what_is_no_traced_function_is_refused(change, said):
     data = {"arguments": ["x"], "calls": [], "result": {"node": 0}, **change}
-    with pytest.raises(values.ValueRefused, match=said):
+    with pytest.raises(Rejected, match=said):
         graphs.from_data(data)
 
 
@@ -140,15 +141,15 @@ BEYOND = Operand("argument", 0, 4, X.form)
         ((Copy(WHOLE, ROW),), (), "different dtypes or shapes"),
         ((Launch(1, ()),), (), "another kind of kernel"),
         ((Launch(9, ()),), (), "a kernel that the plan does not have"),
-        ((TritonLaunch(1, (-1, 1, 1), (), ()),), (), "out of range"),
+        ((TritonLaunch(1, (-1, 1, 1), (), ()),), (), "is -1, not in 0 to"),
         ((TritonLaunch(1, (1, 1, 1), (("x y", 1),), ()),), (), "no identifier"),
-        ((Tuned(()),), (), "without a configuration"),
-        ((Allocate(X.form),) * 600, (), "more than 512"),
+        ((Tuned(()),), (), "has 0 items, not 1 to 256"),
+        ((Allocate(X.form),) * 600, (), "has 600 items, not 0 to 512"),
     ],
 )
 def test_what_is_no_plan_is_refused(steps, returns, said):
     plan = LaunchPlan(PLAN.tensors, PLAN.tables, PLAN.kernels, steps, returns)
-    with pytest.raises(parse.PlanRefused, match=said):
+    with pytest.raises(Rejected, match=said):
         parse.plan(plan.to_data(), PLAN.tensors)
 
 
@@ -163,5 +164,5 @@ def test_what_a_plan_writes_to():
 
 def test_tables_are_small():
     plan = LaunchPlan((X,), (ConstantTable("00" * 600_000),), (), (), ())
-    with pytest.raises(parse.PlanRefused):
+    with pytest.raises(Rejected):
         parse.plan(plan.to_data(), (X,))

@@ -11,7 +11,7 @@ from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin.benchmark import other_times
 from pytest_passbench.plugin.failures import TaskFailedError
-from pytest_passbench.plugin.live import Progress, outcome, spell
+from pytest_passbench.plugin.live import RunProgress, outcome, spell
 from pytest_passbench.report.failure_text import describe
 from pytest_passbench.run.ledger import Ledger, fresh_folder, run_seed
 from support.docs_pages import anchors
@@ -231,7 +231,7 @@ def test_a_failures_text_fits_80_columns():
 
 def test_time_left_is_by_subgraphs():
     now = [0.0]
-    progress = Progress(clock=lambda: now[0])
+    progress = RunProgress(clock=lambda: now[0])
     assert progress.remaining() == ""
     progress.expect({"a": 10, "b": 30})
     now[0] = 20.0

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from pytest_passbench.candidate.archive import pack
+from pytest_passbench.candidate.files import pack
 from pytest_passbench.candidate.layout import PassDir
 from pytest_passbench.judge.arms import processes, sandbox
 from pytest_passbench.judge.arms.arm import Arm, ArmSettings
 from pytest_passbench.judge.reading.reader import start_reader
-from pytest_passbench.judge.reading.survey import survey
+from pytest_passbench.judge.survey import survey
 from pytest_passbench.plans.graphs import from_data
 from pytest_passbench.protocol import READ
 from pytest_passbench.rewrite.meta import evaluate, metadata_nodes

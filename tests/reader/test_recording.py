@@ -8,6 +8,7 @@ import random
 import pytest
 import torch
 
+from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.kernels import cpp
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Allocate, Argument, Copy, Fill, Form, Launch, Operator, Request, contiguous
@@ -15,7 +16,6 @@ from pytest_passbench.plans.written import written
 from pytest_passbench.reader import launches
 from pytest_passbench.reader.importing import load_passes
 from pytest_passbench.reader.main import record
-from pytest_passbench.reader.recording import Refused
 from pytest_passbench.runner.plan_runtime import WrongArgument
 from pytest_passbench.runner.replay import cpp_function, poison, replay
 from support.paths import ROOT
@@ -104,7 +104,7 @@ def test_a_constant_table(lib):
     assert plan.steps[1].arguments[0].source == "table"
     assert bytes.fromhex(plan.tables[0].content) == table.numpy().tobytes()
     big = torch.zeros(1 << 20)
-    with pytest.raises(Refused, match=r"uses a tensor made outside the call \(4194304 bytes\)"):
+    with pytest.raises(Rejected, match=r"uses a tensor made outside the call \(4194304 bytes\)"):
         recorded(lambda x: lib.twice(big, x, 4) or x, (4,))
 
 
@@ -141,12 +141,12 @@ def test_the_open_policy_records_operators():
     ],
 )
 def test_refusals(lib, wrapper, said):
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(Rejected, match=said):
         recorded(lambda x: wrapper(lib, x), (4, 8))
 
 
 def test_a_wrong_number_of_results():
-    with pytest.raises(Refused, match="returns 3 values, and the pattern returns 2"):
+    with pytest.raises(Rejected, match="returns 3 values, and the pattern returns 2"):
         recorded(lambda x: (x, x, x), (4,), sequence=True, outputs=2)
 
 
@@ -163,7 +163,7 @@ def test_a_kernel_s_arguments_are_checked_as_when_it_is_called(lib):
 def built(plan):
     kernels = []
     for kernel in plan.kernels:
-        library = cpp.Library(kernel.source, cpp.BASE_FLAGS).build()
+        library = cpp.CppLibrary(kernel.source, cpp.BASE_FLAGS).build()
         parameters = launches.signatures.parse(kernel.source)[kernel.function].parameters
         kernels.append(cpp_function(__import__("ctypes").CDLL(str(library.path)), kernel.function, parameters))
     return kernels

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pytest_passbench.core.record import ArmResult, Finding, PassReport, Record
 from pytest_passbench.core.run import Run
-from pytest_passbench.report import html, rerun
+from pytest_passbench.report import html, run_text
 from pytest_passbench.report.html import subgraphs
 from pytest_passbench.report.report import report_of
 from shared import good_inputs
@@ -98,7 +98,7 @@ def test_the_verdict_is_a_sentence(ratios, lead):
 
 
 def test_comparisons_are_those_of_the_other_reports():
-    said = words(parsed(Run.from_json(good_inputs.results())))
+    said = words(parsed(Run.from_data(good_inputs.results())))
     assert "Head to head: cand against old" in said
     assert "Changes: cand, since old.json" in said
     assert "Comparison" not in words(parsed(sample_runs.troubled_run()))
@@ -128,7 +128,7 @@ def test_the_command_repeats_the_run_with_its_settings(tmp_path):
     run = sample_runs.full_run(1, 1)
     run.candidates[0]["path"] = "/a folder/it's mine"
     run.settings.update(criterion="fp64", tasks=["own/x.task.yaml"], score={"b": 0.2}, suite="full", report_dir="r")
-    assert shlex.split(rerun.command(run, "made-up", "the-task")) == [
+    assert shlex.split(run_text.command(run, "made-up", "the-task")) == [
         "pytest", "--passbench", "--candidate=/a folder/it's mine", "--passbench-task=the-task",
         "--passbench-tasks=own/x.task.yaml", "--passbench-criterion=fp64", "--passbench-pipeline=direct",
         f"--passbench-seed={'ef' * 32}",
@@ -138,7 +138,7 @@ def test_the_command_repeats_the_run_with_its_settings(tmp_path):
 def test_the_command_is_as_strict_with_an_earlier_run_as_the_run_was():
     run = sample_runs.full_run(1, 1)
     run.settings.update(compare="old.json", compare_strict=True)
-    words = shlex.split(rerun.command(run, "made-up", "the-task"))
+    words = shlex.split(run_text.command(run, "made-up", "the-task"))
     assert {"--passbench-compare=old.json", "--passbench-max-regression=0.03,strict"} <= set(words)
 
 

@@ -13,7 +13,7 @@ from pytest_passbench.judge.arms import sandbox
 from shared import faulted_runs
 
 pytestmark = pytest.mark.sandbox
-#: On a machine with more to do than the two loops. docs/faults.md has what was measured.
+#: On a machine with more to do than the two loops. docs/isolation.md has what was measured.
 SECONDS = 30
 KILLED = ("judge", "controller")
 ENDING = [name for name, fault in faulted_runs.FAULTS.items() if fault.ends]

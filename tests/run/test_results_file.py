@@ -360,8 +360,8 @@ def test_without_jsonschema_reading_says_so_and_judging_goes_on(monkeypatch, tmp
     path = tmp_path / "results.json"
     results_file.write(tmp_path, Run())
     monkeypatch.setitem(sys.modules, "jsonschema", None)
-    monkeypatch.delitem(sys.modules, "pytest_passbench.run.schema", raising=False)
-    monkeypatch.delattr("pytest_passbench.run.schema", raising=False)
+    monkeypatch.delitem(sys.modules, "pytest_passbench.run.results_check", raising=False)
+    monkeypatch.delattr("pytest_passbench.run.results_check", raising=False)
     with pytest.raises(UserError, match="cannot be checked without the package jsonschema") as caught:
         results_file.read(path)
     assert "install jsonschema" in str(caught.value)

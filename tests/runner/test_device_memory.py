@@ -10,8 +10,8 @@ import signal
 import pytest
 import torch
 
-from pytest_passbench.runner.device_memory import DeviceMemory
-from pytest_passbench.runner.libcuda import DriverError
+from pytest_passbench.runner.cuda.device_memory import DeviceMemory
+from pytest_passbench.runner.cuda.libcuda import DriverError
 from shared.pretended_cuda import compiled_stub
 
 SIZE = 100_000
@@ -68,7 +68,7 @@ def test_what_the_driver_refuses_is_said(library: ctypes.CDLL):
 
 
 def test_torch_is_told_of_memory_by_its_address():
-    from pytest_passbench.runner.device_memory import _Described
+    from pytest_passbench.runner.cuda.device_memory import _Described
 
     told = _Described(0x7F0000, 64).__cuda_array_interface__
     assert (told["data"], told["shape"], told["typestr"]) == ((0x7F0000, False), (64,), "|u1")

@@ -19,17 +19,18 @@ import pytest
 import torch
 
 from pytest_passbench.judge.arms import replies, sandbox
+from pytest_passbench.judge.arms.template import Answer
 from pytest_passbench.judge.arms.wire import hear
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
-from pytest_passbench.judge.reading.planning import Answer, Planner
+from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Argument, LaunchPlan, Operand, Request, TritonLaunch, Tuned, contiguous
 from pytest_passbench.plans.machine_code import Binary, Passed
 from pytest_passbench.protocol import send
-from pytest_passbench.runner import tuning
+from pytest_passbench.runner import kernels
+from pytest_passbench.runner.cuda.libcuda import Driver, DriverError
+from pytest_passbench.runner.cuda.machine_code import PlanBinaries
 from pytest_passbench.runner.kernels import AskedKernels
-from pytest_passbench.runner.libcuda import Driver, DriverError
-from pytest_passbench.runner.machine_code import MachineCode
 from pytest_passbench.runner.plan_runtime import WrongArgument
 from pytest_passbench.runner.replay import replay
 from shared.pretended_cuda import compiled_stub
@@ -111,6 +112,7 @@ def plan_of(*steps: Any) -> LaunchPlan:
                  "functions": []}  # fmt: skip
     data = {
         "version": 1,
+        "tensors": [],
         "tables": [],
         "kernels": [{"triton": json.dumps(reference)}],
         "steps": [{"allocate": [*FORM.to_data(), 0.0]}, *(step.to_data() for step in steps)],
@@ -147,7 +149,7 @@ def test_a_plan_is_replayed_with_what_the_builder_compiled(stub: Stub, candidate
     part = Operand("argument", 0, 16, PART)
     plan = plan_of(launch(num_warps=8), launch((1, 2, 3), x=part, n=COUNT - 4, factor=2.0), launch((0, 1, 1)))
     told = answer(plan, candidate)
-    code = MachineCode(told.compiled[0], told.message["machine"], stub.driver, "cpu")
+    code = PlanBinaries(told.compiled[0], told.message["machine"], stub.driver, "cpu")
     replayed = replay(plan, [None], "cpu", False, [], code=code)
     x = torch.arange(COUNT, dtype=torch.float32)
     expected = x * 0.5
@@ -165,7 +167,7 @@ def test_a_plan_is_replayed_with_what_the_builder_compiled(stub: Stub, candidate
 def test_an_argument_that_lies_otherwise_than_it_was_compiled_for_is_refused(stub: Stub, candidate: Path) -> None:
     plan = plan_of(launch())
     told = answer(plan, candidate)
-    code = MachineCode(told.compiled[0], told.message["machine"], stub.driver, "cpu")
+    code = PlanBinaries(told.compiled[0], told.message["machine"], stub.driver, "cpu")
     call = replay(plan, [None], "cpu", False, [], code=code).call
     with pytest.raises(WrongArgument):
         call(torch.zeros(COUNT + 1)[1:])
@@ -219,9 +221,9 @@ def test_configurations_are_timed_without_those_that_cannot_be_had(
     sizes = (16, 3, 32, 64)  # no block of 3 elements can be compiled
     plan = plan_of(Tuned(tuple((launch(BLOCK=size),) for size in sizes)))
     told = answer(plan, candidate)
-    code = MachineCode(told.compiled[0], told.message["machine"], stub.driver, "cpu")
+    code = PlanBinaries(told.compiled[0], told.message["machine"], stub.driver, "cpu")
     assert "power of 2" in told.message["machine"]["launches"][1]
-    assert tuning.tune(plan, [None], "cpu", code) == [2]
+    assert kernels.tune(plan, [None], "cpu", code) == [2]
 
 
 # ---- what a binary needs
@@ -233,7 +235,7 @@ def prepared(stub: Stub, grid: tuple[int, int, int] = (4, 1, 1), **needs: Any) -
     plain = {"shared": 0, "num_warps": 4, "num_ctas": 1, "scratch_bytes": 0, "cooperative": False, "dependent": False}
     binary = Binary("scale", passed, HIDDEN, **{**plain, **needs})
     told = {"binaries": [{"binary": binary.to_data(), "place": [3, 8]}], "launches": [0]}
-    return MachineCode(b"...\x7fELF....", told, stub.driver, "cpu").prepare(0, launch(grid, n=0))
+    return PlanBinaries(b"...\x7fELF....", told, stub.driver, "cpu").prepare(0, launch(grid, n=0))
 
 
 def test_shared_memory_beyond_the_usual_is_asked_for(stub: Stub) -> None:

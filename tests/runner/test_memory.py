@@ -11,7 +11,7 @@ from pytest_passbench.judge.arms import sandbox
 
 CODE = """
 import ctypes, mmap, os, sys
-from pytest_passbench.walls import code
+from pytest_passbench.walls import jit_code
 
 rights, pages, reserved = int(sys.argv[1]), 3, 1 << 30
 libc = ctypes.CDLL(None)
@@ -27,10 +27,10 @@ def facts():
     return lines[0].split()[1], kept[0].split()[1]
 
 
-pieces = code.made_here()
+pieces = jit_code.made_here()
 if os.fork() == 0:
     before = facts()
-    code.make_private(pieces)
+    jit_code.make_private(pieces)
     print(*before, *facts(), ctypes.string_at(place, pages * 4096) == b"\\xc3" * pages * 4096, flush=True)
     os._exit(0)
 os.wait()

@@ -55,9 +55,9 @@ def test_timed_blocks_find_their_memory_there_and_each_finds_it_elsewhere(bench,
 def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_at_the_same(
     bench, wrapper, monkeypatch
 ):
+    from pytest_passbench.judge import trial
     from pytest_passbench.judge.arms.runner import Runner
     from pytest_passbench.judge.measure.cpu_clock import CpuClock
-    from pytest_passbench.judge.trial import trial
     from pytest_passbench.timing import rounds as shapes
 
     depths, timed, pairs = [], [], []

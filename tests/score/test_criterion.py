@@ -101,4 +101,4 @@ def test_a_record_says_in_json_whether_it_is_accurate(level, ratios):
     found = record_of(level, ratios)
     data = found.to_json()
     assert data["arm"]["accurate"] == {1.9: True, 2.1: False}.get(ratios[0] if ratios else 0.0)
-    assert Record.from_json(data) == found
+    assert Record.from_data(data) == found

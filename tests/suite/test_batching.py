@@ -7,7 +7,7 @@ import torch
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.rewrite.pipelines import build_baseline
-from pytest_passbench.runner.float64 import in_float64
+from pytest_passbench.runner.program import in_float64
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.opnames import operator_sequence
 from pytest_passbench.suite.printing import to_source

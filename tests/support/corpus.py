@@ -135,7 +135,7 @@ def _task(entry: Entry, subgraphs: int) -> str:
     return "".join(head[: starts[subgraphs]] if subgraphs < len(starts) else head)
 
 
-def judge(candidate: Path, **settings: Any) -> dict[str, list[Any]]:
+def judge(candidate: Path, secret: str = "a secret of the corpus", **settings: Any) -> dict[str, list[Any]]:
     """Return the last record of each subgraph of every entry that :func:`combine` wrote, by its name."""
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.core.settings import Settings
@@ -145,7 +145,7 @@ def judge(candidate: Path, **settings: Any) -> dict[str, list[Any]]:
     settings = {"pipeline": "direct", "timeout": 15.0, **settings}
     opened = Candidate.open(candidate)
     records: dict[str, dict[str, Any]] = {}
-    with Session(Settings(**settings), b"a secret of the corpus") as session:
+    with Session(Settings(**settings), secret.encode()) as session:
         for path in sorted((candidate.parent / "tasks").glob("*.yaml")):
             for record in session.judge(read_task(path), opened):
                 records.setdefault(record.task, {})[record.subgraph] = record

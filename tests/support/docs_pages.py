@@ -8,7 +8,9 @@ from pathlib import Path
 
 from support.paths import ROOT
 
-PAGES = sorted([ROOT / "README.md", ROOT / "candidates/README.md", *(ROOT / "docs").glob("*.md")])
+_OUTSIDE = ["README.md", "CONTRIBUTING.md", "candidates/README.md"]
+_OUTSIDE += [f"benchmarks/{name}.md" for name in ("CUDA", "EDITIONS", "LOG")]
+PAGES = sorted([*(ROOT / name for name in _OUTSIDE), *(ROOT / "docs").glob("*.md")])
 
 #: A fenced block, with the path in the line before it if it is the text of a file.
 _BLOCK = re.compile(r"(?:^`(?P<path>[^`\n]+)`:\n\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.M | re.S)

@@ -17,9 +17,9 @@ import threading
 from collections.abc import Callable
 
 from pytest_passbench.walls import seccomp
-from pytest_passbench.walls.syscalls import MACHINES
+from pytest_passbench.walls.syscalls import SYSCALL_TABLES
 
-CALLS = MACHINES[platform.machine()].calls
+CALLS = SYSCALL_TABLES[platform.machine()].calls
 OPENAT = {"x86_64": 257, "aarch64": 56}[platform.machine()]
 MEMFD = {"x86_64": 319, "aarch64": 279}[platform.machine()]
 AT_FDCWD, CLONE_PARENT, CLONE_NEWUSER = -100, 0x8000, 0x10000000

@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.candidate.triton import KernelReference, KernelRefusal, kernel_text
+from pytest_passbench.candidate.triton import KernelReference, kernel_text
+from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.reader.triton_reference import reference_of
 from pytest_passbench.runner.triton_kernels import make_kernel
 
@@ -56,7 +57,7 @@ def probe(folder: Path, stem: str, *, launch: bool) -> dict[str, Any]:
         return {"unreadable": str(error)}
     try:
         text = kernel_text(folder, KernelReference.from_json(reference))
-    except KernelRefusal as refusal:
+    except Rejected as refusal:
         return {"reference": reference, "refused": str(refusal), "rule": refusal.rule}
     kernel = make_kernel(json.loads(json.dumps(text.to_json())))
     found = {"reference": reference, "text": text.to_json()}

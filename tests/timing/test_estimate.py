@@ -1,4 +1,4 @@
-"""Laws of the estimate, the rounds, series, floor, budget and plan."""
+"""Laws of the estimate, the rounds, series and floor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.timing import budget, rounds, series
+from pytest_passbench.timing import rounds, series
 from pytest_passbench.timing.aa_floor import aa_floor, unexplained
 from pytest_passbench.timing.estimate import (
     estimate,
@@ -25,7 +25,6 @@ from pytest_passbench.timing.estimate import (
     pair_value,
     weights,
 )
-from pytest_passbench.timing.forecast import plan
 
 LOGS = st.floats(-3, 3, allow_nan=False)
 #: With as many rounds in each pair, so that all count the same.
@@ -34,7 +33,7 @@ PAIRS = st.lists(st.lists(LOGS, min_size=1, max_size=9), min_size=2, max_size=12
 
 
 def test_the_package_imports_neither_torch_nor_pytest():
-    modules = "aa_floor budget clock estimate forecast looks measurement rounds series student"
+    modules = "aa_floor clock estimate looks measurement rounds series student"
     code = "import sys\n" + "".join(f"import pytest_passbench.timing.{name}\n" for name in modules.split())
     code += "print([m for m in ('torch', 'pytest', 'scipy', 'numpy') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -175,7 +174,6 @@ def test_disturbed_rounds_are_left_out_as_a_whole_unless_most_are():
     assert rounds.disturbed(noise(1e-3, stolen=1e-4))
     assert rounds.disturbed(noise(1e-3, touched=512))
     assert not rounds.disturbed(noise(1e-3, touched=rounds.MAX_NEW_PAGES))
-    assert not rounds.disturbed(noise(1e-3, switches=1), switches=1)
     assert rounds.undisturbed("abcd", [False, True, False, False]) == list("acd")
     assert rounds.undisturbed("abcd", [True, True, False, True]) == list("abcd")
 
@@ -252,39 +250,3 @@ def test_what_the_sessions_errors_explain_is_no_floor_head_to_head(shared):
     else:
         assert np.mean([width < 0.01 for width in found]) > 0.95
     assert unexplained([], []) == unexplained([0.1], [math.inf]) == 0.0
-
-
-def test_a_short_budget_takes_rounds_not_pairs():
-    assert budget.pair_seconds([0.01] * 10, 1e6) == rounds.MAX_PAIR_SECONDS
-    assert budget.pair_seconds([], 1.0) == rounds.MAX_PAIR_SECONDS
-    short = budget.pair_seconds([0.01] * 10, 2.0)
-    assert budget.MIN_PAIR_SECONDS < short < rounds.PAIR_SECONDS
-    assert 6 * 10 * (0.01 + short) == pytest.approx(1.4)
-    assert budget.pair_seconds([0.01] * 10, 0.1) == budget.MIN_PAIR_SECONDS
-
-
-def test_a_plan_runs_the_longest_first():
-    rows = [("a", {"load": 1.0, "measure": 2.0}), ("b", {"measure": 10.0}), ("a", {"measure": 3.0})]
-    made = plan(rows, unknown={"c": 4, "a": 9}, workers=2)
-    assert [item.task for item in made.tasks] == ["c", "b", "a"]
-    assert made.tasks[0].guessed
-    assert made.tasks[0].seconds == 12.0
-    assert made.tasks[2].phases == {"load": 1.0, "measure": 5.0}
-    assert (made.seconds, made.elapsed) == (28.0, 16.0)
-    assert made.phases == {"measure": 15.0, "load": 1.0}
-
-
-@given(st.lists(st.floats(0, 100), min_size=1, max_size=20), st.integers(1, 6))
-def test_a_plan_lies_between_the_bounds(durations, workers):
-    made = plan([(f"t{i}", {"x": d}) for i, d in enumerate(durations)], workers=workers)
-    least = max(max(durations), sum(durations) / workers)
-    assert least - 1e-6 <= made.elapsed <= 4 / 3 * least * 1.5 + 1e-6
-    assert made.elapsed <= made.seconds + 1e-6
-
-
-def test_a_plan_refuses_what_cannot_be():
-    with pytest.raises(ValueError, match="worker"):
-        plan([], workers=0)
-    with pytest.raises(ValueError, match="duration of 'x'"):
-        plan([("a", {"x": -1.0})])
-    assert plan([]).elapsed == 0.0

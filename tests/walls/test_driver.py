@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from pytest_passbench.judge.arms import sandbox
-from pytest_passbench.walls.syscalls import MACHINES
+from pytest_passbench.walls.syscalls import SYSCALL_TABLES
 from support.paths import TESTS
 
 LANDLOCK = int(ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint32(1)))
 pytestmark = pytest.mark.skipif(
-    platform.machine() not in MACHINES or LANDLOCK < 3, reason="no Landlock, or no filters for this machine"
+    platform.machine() not in SYSCALL_TABLES or LANDLOCK < 3, reason="no Landlock, or no filters for this machine"
 )
 #: As weak walls are on the CPU.
 DENIED = {"own name", "thread's name", "parent's name", "killed last", "kernel", "packets", "stream", "network"}

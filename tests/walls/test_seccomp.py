@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from pytest_passbench.walls.syscalls import MACHINES
+from pytest_passbench.walls.syscalls import SYSCALL_TABLES
 from support.paths import TESTS
 
-pytestmark = pytest.mark.skipif(platform.machine() not in MACHINES, reason="no filters for this machine")
+pytestmark = pytest.mark.skipif(platform.machine() not in SYSCALL_TABLES, reason="no filters for this machine")
 JIT = {"executable memory", "memory made executable"}
 #: What a sandbox's own walls may refuse to anybody.
 UNCERTAIN = {"child in a namespace", "clone3", "terminal of one's own", "message queue",
@@ -68,7 +68,7 @@ def test_a_measured_process_that_aborts_says_so():
 
 
 def test_both_machines_have_numbers_for_all_that_the_filters_name():
-    for machine in MACHINES.values():
+    for machine in SYSCALL_TABLES.values():
         named = {name for name, _argument in machine.signals}
         named |= {*machine.denied, *machine.of_itself, *machine.allowed, *machine.processes}
         named |= {"socket", "clone", "clone3", "fcntl", "ioctl", "prctl", "mmap", "mprotect", "seccomp"}

@@ -20,7 +20,6 @@ from pytest_passbench.candidate.triton.names import (
     NEVER,
     RESERVED,
 )
-from pytest_passbench.candidate.triton.refusal import KernelRefusal
 from pytest_passbench.candidate.triton.values import (
     MAX_INTEGER,
     MAX_STRING_CHARACTERS,
@@ -28,10 +27,11 @@ from pytest_passbench.candidate.triton.values import (
     Function,
     Member,
     Module,
-    Unsupported,
+    UnsupportedValue,
     Value,
     member_expression,
 )
+from pytest_passbench.core.rejected import Rejected, kernel_refused
 
 MAX_NODES = 20_000
 MAX_DEPTH = 150  # of nesting; unparsing takes three frames a level
@@ -44,7 +44,7 @@ class Body:
 
     ``values`` are the recorded values of outer names. ``local`` are the names that the function binds.
     ``callable_parameters`` are those of them that it may call. ``emitted`` returns the name of another kernel by its
-    index. All methods raise KernelRefusal for what is not on the list.
+    index. All methods raise Rejected for what is not on the list.
     """
 
     file: str
@@ -114,7 +114,7 @@ class Body:
         return ast.Name(node.id, ast.Store())
 
     def expression(self, node: ast.expr, depth: int) -> ast.expr:
-        """Return the expression, rewritten. Raises KernelRefusal for what is not on the list."""
+        """Return the expression, rewritten. Raises Rejected for what is not on the list."""
         depth += 1
         self._count(node, depth)
         match node:
@@ -218,7 +218,7 @@ class Body:
                 return self._member(root, value), attributes
             case Module(name):
                 return self._in_module(root, name, attributes)
-            case Unsupported(kind):
+            case UnsupportedValue(kind):
                 description = f"{root.id}, which is no number, string, type or kernel but a {kind}"
                 raise self._refusal(root, f"a Triton kernel may not use {description}")
         raise self._unknown(root)
@@ -252,7 +252,7 @@ class Body:
         if node.attr.startswith("_"):
             raise self._refusal(node, f"a Triton kernel may not use private names ({name})", "kernel-names")
 
-    def _forbidden(self, node: ast.expr, name: str, description: str) -> KernelRefusal:
+    def _forbidden(self, node: ast.expr, name: str, description: str) -> Rejected:
         return self._refusal(node, f"a Triton kernel may not use {NEVER[name]} ({description})", "kernel-names")
 
     def _check_attribute(self, node: ast.Attribute) -> None:
@@ -260,9 +260,9 @@ class Body:
         if node.attr not in ATTRIBUTES:
             hidden = node.attr.startswith("_") or node.attr in HIDDEN_ATTRIBUTES
             message = f"a Triton kernel may not use the attribute {node.attr}"
-            raise self._refusal(node, message, "kernel-names" if hidden else None)
+            raise self._refusal(node, message, "kernel-names" if hidden else "")
 
-    def _unknown(self, node: ast.Name) -> KernelRefusal:
+    def _unknown(self, node: ast.Name) -> Rejected:
         return self._refusal(node, f"a Triton kernel uses {node.id}, and there is no recorded value of it")
 
     def _count(self, node: ast.expr | ast.stmt, depth: int) -> None:
@@ -270,17 +270,17 @@ class Body:
         if self.nodes > MAX_NODES or depth > MAX_DEPTH:
             raise self._refusal(node, "a Triton kernel is too long or nests too deeply")
 
-    def _no_syntax(self, node: ast.expr | ast.stmt) -> KernelRefusal:
+    def _no_syntax(self, node: ast.expr | ast.stmt) -> Rejected:
         """Return the refusal of a kind of node: a violation for what only Python has, a fault for the rest.
 
         Triton may support the rest one day.
         """
         kind = _PYTHON.get(type(node)) or _UNKNOWN.get(type(node), type(node).__name__)
-        rule = "kernel-syntax" if type(node) in _PYTHON else None
+        rule = "kernel-syntax" if type(node) in _PYTHON else ""
         return self._refusal(node, f"a Triton kernel may not contain {kind}", rule)
 
-    def _refusal(self, node: ast.expr | ast.stmt, message: str, rule: str | None = None) -> KernelRefusal:
-        return KernelRefusal(self.file, node.lineno, message, rule)
+    def _refusal(self, node: ast.expr | ast.stmt, message: str, rule: str = "") -> Rejected:
+        return kernel_refused(rule, message, self.file, node.lineno)
 
 
 _PYTHON: dict[type[ast.AST], str] = {
@@ -319,14 +319,14 @@ _UNKNOWN: dict[type[ast.AST], str] = {
 
 
 def check_name(file: str, line: int, name: str, *, private: bool = False) -> None:
-    """Raise KernelRefusal for a name that a kernel may not bind.
+    """Raise Rejected for a name that a kernel may not bind.
 
     It may not bind names that the written text or Triton uses, hidden names, and names that are not plain ASCII.
     ``private`` refuses names with one leading underscore too.
     """
     hidden = name.startswith("_") if private else name.startswith("__")
     if name in RESERVED or hidden or not name.isascii() or len(name) > MAX_STRING_CHARACTERS:
-        raise KernelRefusal(file, line, f"a Triton kernel may not bind the name {name:.40}", "kernel-names")
+        raise kernel_refused("kernel-names", f"a Triton kernel may not bind the name {name:.40}", file, line)
 
 
 def is_constexpr(annotation: ast.expr) -> bool:

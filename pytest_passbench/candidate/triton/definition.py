@@ -11,8 +11,8 @@ from typing import Any
 
 from pytest_passbench.candidate.syntax import parse
 from pytest_passbench.candidate.triton.reference import KernelReference
-from pytest_passbench.candidate.triton.refusal import KernelRefusal
 from pytest_passbench.core.complexity import TooComplex
+from pytest_passbench.core.rejected import Rejected, kernel_refused
 
 _FROM_FILES = "; a Triton kernel's text is read from the candidate's files"
 _LITERAL_OPTIONS = frozenset({"noinline", "do_not_specialize", "do_not_specialize_on_alignment"})
@@ -47,20 +47,20 @@ class Definition:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of ``triton.jit(...)`` for specialising. Raises KernelRefusal for other decorators."""
+        """The options of ``triton.jit(...)`` for specialising. Raises Rejected for other decorators."""
         decorators = self.node.decorator_list
         jits = [item for item in decorators if _last_name(item) == "jit"]
         if decorators and not jits:
             line, decorator_name = decorators[0].lineno, _last_name(decorators[0])
             message = f"{self.node.name} is decorated with {decorator_name}, not triton.jit"
-            raise KernelRefusal(self.file, line, message)
+            raise kernel_refused("", message, self.file, line)
         return dict(_options(jits))
 
 
 def find_definition(root: Path, reference: KernelReference) -> Definition:
     """Return the definition that a reference states, by its name and first line, decorators included.
 
-    ``root`` is the candidate's folder. Raises KernelRefusal, as a fault, if the definition is not there.
+    ``root`` is the candidate's folder. Raises Rejected, as a fault, if the definition is not there.
     """
     name = reference.name.rpartition(".")[2]
     for node in ast.walk(_parse(root, reference)):
@@ -78,9 +78,9 @@ def _parse(root: Path, reference: KernelReference) -> ast.Module:
             raise _fault(reference, f"no file of the candidate{_FROM_FILES}")
         return parse(path)
     except TooComplex as error:
-        raise KernelRefusal(reference.file, error.line, str(error)) from None
+        raise kernel_refused("", str(error), reference.file, error.line) from None
     except SyntaxError as error:
-        raise KernelRefusal(reference.file, error.lineno or 1, f"syntax error: {error.msg}") from None
+        raise kernel_refused("", f"syntax error: {error.msg}", reference.file, error.lineno or 1) from None
     except (ValueError, OSError, RuntimeError) as error:
         problem = error.strerror if isinstance(error, OSError) else error
         raise _fault(reference, f"cannot be read: {problem}") from None
@@ -107,5 +107,5 @@ def _options(decorators: list[ast.expr]) -> Iterator[tuple[str, Any]]:
                     yield option, [item for item in constants if type(item) in (int, str)]
 
 
-def _fault(reference: KernelReference, message: str) -> KernelRefusal:
-    return KernelRefusal(reference.file, reference.line, message)
+def _fault(reference: KernelReference, message: str) -> Rejected:
+    return kernel_refused("", message, reference.file, reference.line)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from pytest_passbench.candidate.triton.values import Value, read_value
+from pytest_passbench.core import jsontext
+from pytest_passbench.core.rejected import Rejected, plan_refused
 
 MAX_FUNCTIONS = 64
 MAX_VALUES = 256
@@ -29,11 +31,20 @@ class KernelReference:
     functions: tuple[KernelReference, ...] = ()
 
     @classmethod
-    def from_json(cls, data: object) -> KernelReference:
-        """Return the reference in a reader's message ``{"file", "name", "line", "values", "functions"}``.
+    def read(cls, text: str) -> KernelReference:
+        """Return the reference in a reader's JSON text ``{"file", "name", "line", "values", "functions"}``.
 
-        Raises ValueError for any other data.
+        Raises Rejected for any other text.
         """
+        try:
+            return cls.from_json(jsontext.read(text.encode("utf-8", "surrogatepass")))
+        except (Rejected, ValueError) as error:
+            message = f"names a Triton kernel in a form that is none: {error}"
+            raise plan_refused("plan", message) from error
+
+    @classmethod
+    def from_json(cls, data: object) -> KernelReference:
+        """Return the reference in data of that form. Raises ValueError for any other data."""
         if not isinstance(data, dict) or set(data) != {"file", "name", "line", "values", "functions"}:
             raise ValueError("a kernel's reference has file, name, line, values and functions")
         listed = data["functions"]

@@ -15,7 +15,7 @@ from pytest_passbench.candidate.triton.body import Body, check_name, constexpr, 
 from pytest_passbench.candidate.triton.definition import Definition, all_arguments, find_definition
 from pytest_passbench.candidate.triton.names import CALLABLE_BUILTINS, DTYPES, RESERVED
 from pytest_passbench.candidate.triton.reference import KernelReference
-from pytest_passbench.candidate.triton.refusal import KernelRefusal
+from pytest_passbench.core.rejected import Rejected, kernel_refused
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ def _own_json(text: KernelText) -> dict[str, Any]:
 def kernel_text(root: Path, reference: KernelReference) -> KernelText:
     """Return the checked text of a kernel and of the functions that it uses. ``root`` is the candidate's folder.
 
-    Raises KernelRefusal: with a ``rule`` if the text does what a kernel may not do, without one for a fault.
+    Raises Rejected: with a ``rule`` if the text does what a kernel may not do, without one for a fault.
     """
-    return _Kernel(root, reference).text()
+    return _KernelReader(root, reference).text()
 
 
-class _Kernel:
+class _KernelReader:
     """A kernel with its functions. All definitions are found first, so that the names can be kept apart."""
 
     def __init__(self, root: Path, reference: KernelReference) -> None:
@@ -63,7 +63,7 @@ class _Kernel:
         self._main = find_definition(root, reference)
         self._references = reference.functions
         self._others: dict[int, Definition] = {}
-        self._missing: dict[int, KernelRefusal] = {}
+        self._missing: dict[int, Rejected] = {}
         self._names: dict[int, str] = {}
         self._used_names: set[str] = set(RESERVED | CALLABLE_BUILTINS)
         self._done: dict[int, KernelText] = {}
@@ -73,7 +73,7 @@ class _Kernel:
         for index, reference in enumerate(self._references):
             try:
                 self._others[index] = find_definition(self._root, reference)
-            except KernelRefusal as refusal:
+            except Rejected as refusal:
                 self._missing[index] = refusal  # raised only if the text uses the function
         for definition in (self._main, *self._others.values()):
             self._used_names |= definition.local
@@ -96,7 +96,7 @@ class _Kernel:
             raise self._missing[index]
         if index in self._open:
             definition = self._others[index]
-            raise KernelRefusal(definition.file, definition.node.lineno, "a Triton kernel may not call itself")
+            raise kernel_refused("", "a Triton kernel may not call itself", definition.file, definition.node.lineno)
         if index not in self._done:
             self._open.append(index)
             text = self._write(self._others[index], self._names[index])
@@ -119,7 +119,7 @@ class _Kernel:
             source = ast.unparse(ast.fix_missing_locations(function)) + "\n"
             lines = _lines(function, source)
         except RecursionError:
-            raise KernelRefusal(file, definition.lineno, "a Triton kernel nests too deeply") from None
+            raise kernel_refused("", "a Triton kernel nests too deeply", file, definition.lineno) from None
         parameters = tuple(argument.arg for argument in source_definition.arguments)
         types = {item.arg: item.annotation.attr for item in all_arguments(arguments) if _is_type(item.annotation)}
         return KernelText(
@@ -150,7 +150,7 @@ def _arguments(parameters: ast.arguments, body: Body) -> ast.arguments:
     if parameters.vararg or parameters.kwarg:
         argument = parameters.vararg or parameters.kwarg
         assert argument is not None
-        raise KernelRefusal(body.file, argument.lineno, "a Triton kernel may not take arguments by * or **")
+        raise kernel_refused("", "a Triton kernel may not take arguments by * or **", body.file, argument.lineno)
     return ast.arguments(
         posonlyargs=[_argument(item) for item in parameters.posonlyargs],
         args=[_argument(item) for item in parameters.args],
@@ -176,6 +176,6 @@ def _default(expression: ast.expr, body: Body) -> ast.expr:
             return outside.expression(expression, 0)
         case ast.Call(ast.Attribute(attr="constexpr"), [ast.Constant()], []):
             return outside.expression(expression, 0)
-    raise KernelRefusal(
-        body.file, expression.lineno, "a default value of a Triton kernel's parameter is not a literal"
+    raise kernel_refused(
+        "", "a default value of a Triton kernel's parameter is not a literal", body.file, expression.lineno
     )

@@ -57,13 +57,13 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Unsupported:
+class UnsupportedValue:
     """A value that a kernel cannot use, by the name of its type."""
 
     kind: str
 
 
-Value = Constant | Member | Module | Function | Unsupported
+Value = Constant | Member | Module | Function | UnsupportedValue
 
 
 def read_value(data: object, functions: int) -> Value:
@@ -77,7 +77,7 @@ def read_value(data: object, functions: int) -> Value:
     if kind == "module":
         return Module(_text(inner))
     if kind == "unsupported":
-        return Unsupported(_text(inner))
+        return UnsupportedValue(_text(inner))
     if kind == "kernel":
         if type(inner) is not int or not 0 <= inner < functions:
             raise ValueError(f"no function number {inner!r:.40}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_passbench.forge.models import Case, Variant
-from pytest_passbench.forge.sources.rows import Row
+from pytest_passbench.forge.models import ModelCase, Variant
+from pytest_passbench.forge.sources.rows import ModelSpec
 from pytest_passbench.forge.sources.rows import cases as make_cases
 
 LIBRARY = "diffusers"
@@ -17,8 +17,8 @@ UNET = {"sample": "float b 4 n n", "timestep": "int1000 b", "encoder_hidden_stat
 DIT = {"hidden_states": "float b 4 n n", "timestep": "int1000 b"}
 
 
-def _row(name: str, inputs: dict[str, str], variants: tuple[Variant, ...] = SMALL, **arguments: object) -> Row:
-    return Row(name, f"diffusers:{name}", inputs, arguments, variants)
+def _row(name: str, inputs: dict[str, str], variants: tuple[Variant, ...] = SMALL, **arguments: object) -> ModelSpec:
+    return ModelSpec(name, f"diffusers:{name}", inputs, arguments, variants)
 
 
 # Some rows have a wide batch besides: the embedding of a timestep has one row for each sample, and in small batches
@@ -94,6 +94,6 @@ ROWS = (
 )  # fmt: skip
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[ModelCase]:
     """Return one case per row."""
     return make_cases(LIBRARY, "diffusion", ROWS)

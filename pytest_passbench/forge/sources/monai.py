@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_passbench.forge.models import Case, Variant
-from pytest_passbench.forge.sources.rows import Row
+from pytest_passbench.forge.models import ModelCase, Variant
+from pytest_passbench.forge.sources.rows import ModelSpec
 from pytest_passbench.forge.sources.rows import cases as make_cases
 
 LIBRARY = "monai"
@@ -16,8 +16,8 @@ SLICES = (Variant(1, 128), Variant(4, 128))
 CUBE, SLICE = "float b 1 n n n", "float b 1 n n"
 
 
-def _row(name: str, text: str, variants: tuple[Variant, ...], **arguments: object) -> Row:
-    return Row(name, f"monai.networks.nets:{name}", {"0": text}, arguments, variants)
+def _row(name: str, text: str, variants: tuple[Variant, ...], **arguments: object) -> ModelSpec:
+    return ModelSpec(name, f"monai.networks.nets:{name}", {"0": text}, arguments, variants)
 
 
 ROWS = (
@@ -49,6 +49,6 @@ ROWS = (
 )  # fmt: skip
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[ModelCase]:
     """Return one case per row."""
     return make_cases(LIBRARY, "medical", ROWS)

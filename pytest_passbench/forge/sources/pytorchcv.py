@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_passbench.forge.models import Case, Variant
-from pytest_passbench.forge.sources.rows import Row
+from pytest_passbench.forge.models import ModelCase, Variant
+from pytest_passbench.forge.sources.rows import ModelSpec
 from pytest_passbench.forge.sources.rows import cases as make_cases
 
 LIBRARY = "pytorchcv"
@@ -36,12 +36,12 @@ SEGMENTERS = (
 SIZES = ((Variant(1, 224), Variant(4, 224)), (Variant(1, 224), Variant(8, 224)), (Variant(2, 224), Variant(16, 224)))
 
 
-def _row(name: str, variants: tuple[Variant, ...], arguments: dict[str, object]) -> Row:
+def _row(name: str, variants: tuple[Variant, ...], arguments: dict[str, object]) -> ModelSpec:
     module, _, function = name.partition(".")
-    return Row(function, f"pytorchcv.models.{module}:{function}", {"0": "float b 3 n n"}, arguments, variants)
+    return ModelSpec(function, f"pytorchcv.models.{module}:{function}", {"0": "float b 3 n n"}, arguments, variants)
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[ModelCase]:
     """Yield classifiers at 224 pixels, and segmentation networks at 512."""
     rows = [_row(name, SIZES[i % len(SIZES)], {}) for i, name in enumerate(CLASSIFIERS)]
     sizes = (Variant(1, 512), Variant(2, 512))

@@ -13,16 +13,15 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.forge.models import Case, Variant
-from pytest_passbench.forge.notation import parse
+from pytest_passbench.forge.models import ModelCase, Variant, parse
 
 
 @dataclass(frozen=True)
-class Row:
+class ModelSpec:
     """An architecture as data.
 
     ``where`` is ``module:name``. ``inputs`` maps forward's arguments (or ``"0"``, ``"1"``, ... by position) to the
-    notation of :mod:`pytest_passbench.forge.notation`, such as ``"float b 3 n n"`` or ``"int1000 b n"``.
+    notation of :mod:`pytest_passbench.forge.models`, such as ``"float b 3 n n"`` or ``"int1000 b n"``.
     """
 
     name: str
@@ -32,12 +31,12 @@ class Row:
     variants: tuple[Variant, ...] = (Variant(1, 224), Variant(4, 224))
 
 
-def cases(library: str, modality: str, rows: Iterable[Row]) -> Iterator[Case]:
+def cases(library: str, modality: str, rows: Iterable[ModelSpec]) -> Iterator[ModelCase]:
     """Yield the rows as cases, up to the first whose package is not installed."""
     for row in rows:
         if importlib.util.find_spec(row.where.partition(".")[0].partition(":")[0]) is None:
             return
-        yield Case(
+        yield ModelCase(
             name=f"{library}/{row.name}",
             modality=modality,
             build=functools.partial(build, row),
@@ -47,7 +46,7 @@ def cases(library: str, modality: str, rows: Iterable[Row]) -> Iterator[Case]:
         )
 
 
-def build(row: Row) -> torch.nn.Module:
+def build(row: ModelSpec) -> torch.nn.Module:
     """Return the row's model with random weights from a fixed seed."""
     module, _, name = row.where.partition(":")
     torch.manual_seed(0)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import importlib
+import importlib.util
+import sys
+import types
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from pytest_passbench.forge.models import Case, Variant
-from pytest_passbench.forge.sources.rows import Row
+from pytest_passbench.forge.models import ModelCase, Variant
+from pytest_passbench.forge.sources.rows import ModelSpec
 from pytest_passbench.forge.sources.rows import build as build_row
 from pytest_passbench.forge.sources.rows import cases as make_cases
-from pytest_passbench.forge.sources.torchvision_names import stand_in
 
 LIBRARY = "timm"
 LICENSE = "Apache-2.0"
@@ -74,33 +78,87 @@ ROTATING = (
 FIXED = ((Variant(1, 224), Variant(8, 224)), (Variant(2, 224), Variant(64, 224)))
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[ModelCase]:
     """Yield one case per row, if timm is installed."""
     yield from _cases(CONVOLUTIONAL, ROTATING)
     yield from _cases(TRANSFORMERS, FIXED)
 
 
-def _cases(table: Table, sizes: tuple[tuple[Variant, ...], ...]) -> Iterator[Case]:
+def _cases(table: Table, sizes: tuple[tuple[Variant, ...], ...]) -> Iterator[ModelCase]:
     rows = [_row(name, overrides, sizes[place % len(sizes)]) for place, (name, overrides) in enumerate(table.items())]
     for row, case in zip(rows, make_cases(LIBRARY, "vision", rows), strict=False):
         yield dataclasses.replace(case, build=functools.partial(build, row), note=note(row))
 
 
-def _row(name: str, overrides: dict[str, Any], sizes: tuple[Variant, ...]) -> Row:
+def _row(name: str, overrides: dict[str, Any], sizes: tuple[Variant, ...]) -> ModelSpec:
     variants = tuple(Variant(*pair) for pair in overrides.get("variants", ()))
     arguments = {key: value for key, value in overrides.items() if key != "variants"}
-    return Row(
+    return ModelSpec(
         name, "timm:create_model", {"0": "float b 3 n n"}, {"model_name": name, **arguments}, variants or sizes
     )
 
 
-def note(row: Row) -> str:
+def note(row: ModelSpec) -> str:
     """Return what was changed against the published architecture."""
     return ", ".join(f"{k}={v}" for k, v in row.arguments.items() if k != "model_name") or "defaults"
 
 
-def build(row: Row) -> torch.nn.Module:
+def build(row: ModelSpec) -> torch.nn.Module:
     """Return the row's model with random weights from a fixed seed."""
     with stand_in():
         importlib.import_module(LIBRARY)
     return build_row(row)
+
+
+class InterpolationMode(enum.Enum):
+    """The names of torchvision's interpolation modes, which are keys of timm's tables."""
+
+    NEAREST = "nearest"
+    BILINEAR = "bilinear"
+    BICUBIC = "bicubic"
+    BOX = "box"
+    HAMMING = "hamming"
+    LANCZOS = "lanczos"
+
+
+CLASSES = {
+    "torchvision": (),
+    "torchvision.transforms": ("ToTensor", "PILToTensor", "CenterCrop", "Compose"),
+    "torchvision.transforms.functional": (),
+    "torchvision.ops": (),
+    "torchvision.ops.misc": ("FrozenBatchNorm2d",),
+    "torchvision.datasets": ("CIFAR100", "CIFAR10", "MNIST", "KMNIST", "FashionMNIST", "ImageFolder"),
+}
+"""The modules of the stand-in, parents first, and the empty classes in each."""
+
+
+@contextmanager
+def stand_in() -> Iterator[None]:
+    """Make the names importable inside the block if torchvision is not installed.
+
+    They leave ``sys.modules`` at its end, so no other library takes them for torchvision.
+    """
+    if "torchvision" in sys.modules or importlib.util.find_spec("torchvision") is not None:
+        yield
+        return
+    modules = _modules()
+    sys.modules.update(modules)
+    try:
+        yield
+    finally:
+        for name in modules:
+            del sys.modules[name]
+
+
+def _modules() -> dict[str, types.ModuleType]:
+    modules: dict[str, types.ModuleType] = {}
+    for name, classes in CLASSES.items():
+        modules[name] = module = types.ModuleType(name)
+        module.__path__ = []  # a package: its submodules can be imported
+        for word in classes:
+            setattr(module, word, type(word, (), {"__module__": name}))
+        parent, _, last = name.rpartition(".")
+        if parent:
+            setattr(modules[parent], last, module)
+    modules["torchvision.transforms.functional"].InterpolationMode = InterpolationMode  # type: ignore[attr-defined]
+    return modules

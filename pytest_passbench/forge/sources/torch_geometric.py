@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_passbench.forge.models import Case, Variant
-from pytest_passbench.forge.sources.rows import Row
+from pytest_passbench.forge.models import ModelCase, Variant
+from pytest_passbench.forge.sources.rows import ModelSpec
 from pytest_passbench.forge.sources.rows import cases as make_cases
 
 LIBRARY = "torch-geometric"
@@ -19,19 +19,19 @@ CONVS = "torch_geometric.nn.conv"
 CONV = {"in_channels": 128, "out_channels": 128}
 
 
-def _net(name: str, **arguments: object) -> Row:
-    return Row(name, f"torch_geometric.nn.models:{name}", NODES, {**NET, **arguments}, GRAPHS)
+def _net(name: str, **arguments: object) -> ModelSpec:
+    return ModelSpec(name, f"torch_geometric.nn.models:{name}", NODES, {**NET, **arguments}, GRAPHS)
 
 
-def _conv(name: str, **arguments: object) -> Row:
-    return Row(name, f"{CONVS}:{name}", NODES, {**CONV, **arguments}, GRAPHS)
+def _conv(name: str, **arguments: object) -> ModelSpec:
+    return ModelSpec(name, f"{CONVS}:{name}", NODES, {**CONV, **arguments}, GRAPHS)
 
 
 ROWS = (
     _net("GCN"),
     _net("GAT", heads=4),
     _net("GraphSAGE"),
-    Row("GraphSAGE-std", "torch_geometric.nn.models:GraphSAGE", NODES, {**NET, "aggr": "std"}, SPARSE),
+    ModelSpec("GraphSAGE-std", "torch_geometric.nn.models:GraphSAGE", NODES, {**NET, "aggr": "std"}, SPARSE),
     _net("GIN"),
     _net("EdgeCNN"),
     _conv("TransformerConv", heads=4),
@@ -40,7 +40,7 @@ ROWS = (
     _conv("ARMAConv"),
     _conv("TAGConv"),
     _conv("LEConv"),
-    Row("GatedGraphConv", f"{CONVS}:GatedGraphConv", NODES, {"out_channels": 128, "num_layers": 2}, GRAPHS),
+    ModelSpec("GatedGraphConv", f"{CONVS}:GatedGraphConv", NODES, {"out_channels": 128, "num_layers": 2}, GRAPHS),
     _conv("ResGatedGraphConv"),
     _conv("SuperGATConv", heads=4),
     _conv("GENConv"),
@@ -50,6 +50,6 @@ ROWS = (
 )
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[ModelCase]:
     """Return one case per row."""
     return make_cases(LIBRARY, "graph", ROWS)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.forge.models import Case, Variant
+from pytest_passbench.forge.models import ModelCase, Variant
 from pytest_passbench.forge.sources import transformers_rows as rows
 
 LIBRARY = "transformers"
@@ -78,7 +78,7 @@ GROUPS: tuple[tuple[str, rows.Rows, Sizes], ...] = (
 )
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[ModelCase]:
     """Yield one case per row of the tables in ``transformers_rows``."""
     if importlib.util.find_spec(LIBRARY) is None:
         return
@@ -89,7 +89,7 @@ def cases() -> Iterator[Case]:
             yield case(name, modality, settings, variants or sizes[place % len(sizes)])
 
 
-def case(name: str, modality: str, overrides: dict[str, Any], variants: tuple[Variant, ...]) -> Case:
+def case(name: str, modality: str, overrides: dict[str, Any], variants: tuple[Variant, ...]) -> ModelCase:
     """Return the case of one architecture with its configuration's ``overrides``.
 
     ``name`` is the configuration's ``model_type``. An ending in :data:`rows.WAYS` says how the model runs.
@@ -97,7 +97,7 @@ def case(name: str, modality: str, overrides: dict[str, Any], variants: tuple[Va
     model_type, _, way = name.partition("+")
     note = ", ".join(f"{key}={value}" for key, value in overrides.items() if not isinstance(value, dict))
     how = ", ".join(part for part in ("2 layers", rows.WAYS[way], note) if part)
-    return Case(
+    return ModelCase(
         name=f"{LIBRARY}/{name.replace('+', '-')}",
         modality=modality,
         build=functools.partial(build, model_type, overrides, "sdpa" if way else "eager"),
@@ -116,7 +116,7 @@ def build(model_type: str, overrides: dict[str, Any], attention: str = "eager") 
     return _cut(AutoConfig.for_model(model_type, **overrides), overrides, attention)
 
 
-def case_of_config(config: Any, name: str) -> Case:
+def case_of_config(config: Any, name: str) -> ModelCase:
     """Return the case of a whole configuration. Its modality is guessed from the model's inputs."""
     modality = "text" if hasattr(config, "vocab_size") else "vision"
     side = getattr(config, "image_size", None)
@@ -125,7 +125,7 @@ def case_of_config(config: Any, name: str) -> Case:
         if modality == "text"
         else tuple(Variant(b, side if isinstance(side, int) else 224) for b in (1, 4))
     )
-    return Case(f"hub/{name}", modality, functools.partial(_cut, config, {}), make_inputs, sizes,
+    return ModelCase(f"hub/{name}", modality, functools.partial(_cut, config, {}), make_inputs, sizes,
                 f"{config.model_type}, 2 layers")  # fmt: skip
 
 

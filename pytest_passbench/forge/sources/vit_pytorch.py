@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pytest_passbench.forge.models import Case, Variant
-from pytest_passbench.forge.sources.rows import Row
+from pytest_passbench.forge.models import ModelCase, Variant
+from pytest_passbench.forge.sources.rows import ModelSpec
 from pytest_passbench.forge.sources.rows import cases as make_cases
 
 LIBRARY = "vit-pytorch"
@@ -17,9 +17,9 @@ VIT: dict[str, Any] = {"image_size": 224, "patch_size": 16, "num_classes": 1000,
 SIZES = ((Variant(1, 224), Variant(4, 224)), (Variant(2, 224), Variant(8, 224)))
 
 
-def _row(place: int, module: str, name: str, arguments: dict[str, Any]) -> Row:
+def _row(place: int, module: str, name: str, arguments: dict[str, Any]) -> ModelSpec:
     inputs = {"0": "float b 3 n n"}
-    return Row(f"{module}.{name}", f"vit_pytorch.{module}:{name}", inputs, arguments, SIZES[place % 2])
+    return ModelSpec(f"{module}.{name}", f"vit_pytorch.{module}:{name}", inputs, arguments, SIZES[place % 2])
 
 
 TABLE: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -75,7 +75,7 @@ TABLE: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )  # fmt: skip
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[ModelCase]:
     """Yield one case per row."""
     rows = (_row(place, *row) for place, row in enumerate(TABLE))
     return make_cases(LIBRARY, "vision", rows)

@@ -14,13 +14,12 @@ from typing import IO, Any
 
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.paths import IMPORTED_FROM
-from pytest_passbench.judge import engine
 from pytest_passbench.judge.arms import processes, replies, sandbox
-from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.arms.faults import SandboxFailed
+from pytest_passbench.judge.arms.failures import ArmFailure, SandboxFailed, last_signal
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
-from pytest_passbench.judge.deadline import Deadline
+from pytest_passbench.judge.bench import Deadline
+from pytest_passbench.judge.native_library import descriptor
 from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.protocol import READ, ProtocolError, send
 
@@ -132,7 +131,7 @@ class Arm:
         """Return the descriptor that goes with the zygote's first message: the engine's, for programs on the CPU."""
         if self.settings.on_device or self.settings.pipeline == READ:
             return ()
-        library = engine.descriptor()
+        library = descriptor()
         return () if library is None else (library,)
 
     def _command(self, channel: int, status: int) -> list[str]:
@@ -344,12 +343,12 @@ class Arm:
             self.parked.popitem()[1].close()
         self.lasting.clear()
 
-    def reap(self) -> list[list[int]]:
-        """Return ``[process id inside, signal]`` of each template that ended. Empty if the zygote is gone too."""
+    def reap(self) -> int:
+        """Have templates that ended reaped. Return the signal that ended the last one, or 0."""
         try:
-            return list(self._ask({"op": "reap"}, (), replies.ENDED)["ended"])
+            return last_signal(self._ask({"op": "reap"}, (), replies.ENDED))
         except ArmFailure:
-            return []
+            return 0
 
     @property
     def alive(self) -> bool:

@@ -5,20 +5,23 @@ The judge itself makes no context. It times a block with its own clock, and the 
 
 from __future__ import annotations
 
+import array
 import contextlib
 import math
 import os
 import socket
 import struct
+from dataclasses import replace
 from typing import Any
 
 from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import Arm, Parked
-from pytest_passbench.judge.arms.keeper import Keeper
+from pytest_passbench.judge.arms.failures import ArmFailure, HarnessFault
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import BlockTime, Runner, place
-from pytest_passbench.judge.arms.template import Answering, Effects, Fork, Template
-from pytest_passbench.judge.machine import priority
+from pytest_passbench.judge.arms.template import Answering, Fork, ForkOrder, Template
+from pytest_passbench.judge.arms.wire import hear
+from pytest_passbench.judge.machine.process import no_longer, prefer
 from pytest_passbench.protocol import (
     FLAG_COLLECT,
     FLAG_DESCRIBE,
@@ -30,7 +33,81 @@ from pytest_passbench.protocol import (
     send,
 )
 
+_CREDENTIALS_BYTES = 12  # of the sender, which the kernel adds
+START_SECONDS, WRITE_SECONDS = 60.0, 30.0
+PHASE = "device"  # the phase of its failures
 _DOUBLE = struct.Struct("<d")
+
+
+class Keeper:
+    """The inputs of a subgraph in memory of the device, behind the file ``descriptor``.
+
+    ``turn`` numbers the inputs in the pages while it is known that they do not change, and is None otherwise. They
+    are copied to the device unless those of this turn are there already.
+    """
+
+    def __init__(self, arm: Arm, layout: Layout, pages_fd: int) -> None:
+        """Start the process in eager's sandbox. Raises ArmFailure if the device cannot share memory."""
+        message = {"op": "keeper", "device": arm.settings.device, "layout": layout.to_data()}
+        self._stride, self._there = layout.stride, (0, 0)
+        self.turn: int | None = None
+        self._channel, self._log, _number = arm.fork(message, (pages_fd,))
+        self._channel.settimeout(START_SECONDS)
+        try:
+            self.descriptor = self._received()
+        except (ProtocolError, TimeoutError, OSError) as error:
+            self._close_channel()
+            raise ArmFailure("crash", PHASE, f"no memory of the device is shared: {error}") from error
+        except ArmFailure:
+            self._close_channel()
+            raise
+
+    def _received(self) -> int:
+        """Return the memory's descriptor. Raises ArmFailure if the answer has none."""
+        # The descriptor comes with the first byte. The rest of the message is read as any other.
+        room = socket.CMSG_SPACE(_CREDENTIALS_BYTES) + socket.CMSG_SPACE(array.array("i").itemsize)
+        _data, ancillary, _flags, _address = self._channel.recvmsg(1, room, socket.MSG_PEEK)
+        descriptors = array.array("i")
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+        try:
+            answer = hear(self._channel, replies.KEEPER, PHASE)
+            if answer["status"] != "ready" or len(descriptors) != 1:
+                raise ArmFailure("crash", PHASE, answer.get("message", "no memory came with the keeper's answer"))
+        except BaseException:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise
+        return descriptors[0]
+
+    def put(self, calls: int) -> None:
+        """Have the inputs of ``calls`` calls copied to the device, if they are not there.
+
+        Raises HarnessFault if that fails, since no candidate's code runs in the keeper.
+        """
+        if self._there_for(calls):
+            return
+        self._channel.settimeout(WRITE_SECONDS)
+        try:
+            send(self._channel, {"bytes": calls * self._stride})
+            hear(self._channel, replies.INPUTS_WRITTEN, PHASE)
+        except (ProtocolError, TimeoutError, ArmFailure) as error:
+            raise HarnessFault(f"the inputs cannot be copied to the device: {error}") from error
+        self._there = (self.turn or 0, calls)
+
+    def _there_for(self, calls: int) -> bool:
+        turn, there = self._there
+        return self.turn is not None and turn == self.turn and there >= calls
+
+    def close(self) -> None:
+        """End the process. The memory stays until the last runner that has mapped it has ended."""
+        os.close(self.descriptor)
+        self._close_channel()
+
+    def _close_channel(self) -> None:
+        self._channel.close()
+        self._log.close()
 
 
 def start_on_device(arm: Arm, program: str, message: dict[str, Any], pages_fd: int) -> CudaTemplate:
@@ -81,23 +158,14 @@ class CudaTemplate(Template):
             self.arm.lasting.add(self.pid)
         return report
 
-    def start_fork(
-        self,
-        program: Effects,
-        calls: int,
-        place: int,
-        _rehearse: bool = False,
-        audit: bool = False,
-        _idle: bool = False,
-        _native: bool | None = None,
-    ) -> Fork:
+    def start_fork(self, order: ForkOrder) -> Fork:
         """Return the runner on its way. The first call decides how many calls a block may have.
 
         With ``audit`` the runner stays poisoned, so this comes last.
         """
         if self.runner is not None:
-            return _ExistingRunner(self, self.runner, audit)
-        return _Turning(self, super().start_fork(program, calls, place, audit=audit))
+            return _ExistingRunner(self, self.runner, order.audit)
+        return _Turning(self, super().start_fork(replace(order, idle=False, native=None)))
 
     def keep_inputs(self, keeper: Keeper) -> None:
         """Have the runner read its inputs from the keeper's memory."""
@@ -118,8 +186,7 @@ class CudaTemplate(Template):
 
     def runner_signal(self) -> int:
         """Return the signal that ended it, or 0."""
-        signals = [number for _pid, number in self.arm.reap() if number]
-        return signals[-1] if signals else 0
+        return self.arm.reap()
 
     def leave(self) -> None:
         """Park the process if it will serve again. Else close the channel; the process then ends by itself."""
@@ -198,9 +265,9 @@ class CudaRunner(Runner):
             first = thread == self.pid
             place(thread, core if first else others)
             if first:
-                priority.prefer(thread)
+                prefer(thread)
             else:
-                priority.no_longer(thread)
+                no_longer(thread)
         self._settled, self._cores = self.watch.threads, core
 
     def _expected(self) -> bool:
@@ -259,7 +326,7 @@ class CudaRunner(Runner):
     def release(self, cores: frozenset[int]) -> None:
         """Hang up, and let the process go on as an ordinary one on ``cores``."""
         for thread in self.watch.threads:
-            priority.no_longer(thread)
+            no_longer(thread)
             place(thread, cores)
         self._channel.close()
         self.watch.close()

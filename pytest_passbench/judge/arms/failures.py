@@ -1,12 +1,26 @@
-"""The failures of arms, in the words of the record."""
+"""The failures of arms, in the words of the record, and faults, which say nothing of a candidate.
+
+A fault is the machine's or the harness's. This module says how it is told from a failure.
+"""
 
 from __future__ import annotations
 
+import errno
 import signal
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Finding
+from pytest_passbench.judge.arms.processes import Gone
+
+_SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT})
+MAX_CHARACTERS = 300
+#: Statuses of an arm whose process failed. With others it has said itself that it can't run the program.
+PROCESS_FAILED = frozenset({"crash", "timeout", "integrity"})
 
 
 class ArmFailure(Exception):
@@ -39,6 +53,12 @@ def unexpected(error: Exception) -> ArmFailure:
     return ArmFailure("integrity", "judge", message[:1000])
 
 
+def last_signal(answer: dict[str, Any]) -> int:
+    """Return the signal that ended the last process of an answer with the processes that ended, or 0."""
+    signals = [number for _pid, number in answer["ended"] if number]
+    return signals[-1] if signals else 0
+
+
 def ending(number: int, who: str) -> str:
     """Return a sentence on how a process ended, from the number of a signal or 0. ``who`` is its subject."""
     if not number:
@@ -49,3 +69,50 @@ def ending(number: int, who: str) -> str:
         name = f"signal {number}"
     hint = " (out of memory, or killed from outside)" if number == signal.SIGKILL else ""
     return f"{who} was killed by {name}{hint}"
+
+
+class HarnessFault(Exception):
+    """A fault of the machine, or of processes in which no candidate's code runs."""
+
+
+class SandboxFailed(UserError):
+    """A sandbox that did not start. No candidate has run in it, so the machine or the installation is at fault."""
+
+
+#: What can go wrong around a subgraph. Whatever an arm's data does to the judge is an ArmFailure instead.
+FAULTS = (HarnessFault, SandboxFailed, OSError, MemoryError, Gone)
+
+
+def is_fault(error: BaseException) -> bool:
+    """Return True if an error, or one that caused it, comes of the machine: a lack of memory, of files or of room.
+
+    Files of /proc are missing when a process has ended, which is its arm's failure. So is a connection that is lost.
+    """
+    return any(map(_is_of_the_machine, _causes(error)))
+
+
+def fault_line(error: BaseException) -> str:
+    """Return a fault in one line: the machine's, if one is behind it."""
+    cause = next(filter(_is_of_the_machine, _causes(error)), error)
+    is_own = isinstance(cause, HarnessFault | UserError)
+    return line(str(cause) if is_own else f"{type(cause).__name__}: {cause}", MAX_CHARACTERS)
+
+
+def raise_if_fault(arm: str, failure: ArmFailure) -> None:
+    """Raise HarnessFault if the process of an arm failed in which no candidate's code runs."""
+    if failure.status in PROCESS_FAILED:
+        raise HarnessFault(f"{arm}: {failure.message}") from failure
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
+
+
+def _is_of_the_machine(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        named = isinstance(error.filename, str) and not error.filename.startswith("/proc/")
+        return error.errno in _SCARCE or named
+    return isinstance(error, HarnessFault | MemoryError)

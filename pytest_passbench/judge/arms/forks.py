@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import cycle
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.judge.arms.failures import ArmFailure, unexpected
-from pytest_passbench.judge.arms.faults import HarnessFault, fault_line, is_fault
+from pytest_passbench.judge.arms.failures import ArmFailure, HarnessFault, fault_line, is_fault, unexpected
 from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.judge.arms.template import Effects, Fork, Template
-from pytest_passbench.judge.deadline import Deadline
-from pytest_passbench.judge.machine.cores import Cores
+from pytest_passbench.judge.arms.template import Fork, ForkOrder, GraphEffects, Template
+from pytest_passbench.judge.bench import Bench
 from pytest_passbench.protocol import MAX_OUTPUTS
 
 
@@ -64,45 +62,31 @@ def draw_cores(arms: Sequence[str], cores: Sequence[int]) -> dict[str, int]:
     return dict(zip(chance.sample(arms, len(arms)), cycle(chance.sample(cores, len(cores))), strict=False))
 
 
-def fork_all(
-    templates: Mapping[str, Template],
-    program: Effects,
-    calls: int,
-    cores: Cores,
-    deadline: Deadline,
-    rehearse: bool = False,
-    audited: Collection[str] = (),
-    idle: bool = False,
-    native: bool | None = None,
-) -> dict[str, Runner]:
-    """Fork a runner per arm, for blocks of up to ``calls`` calls on the arms' cores. Return them, stopped.
+def fork_all(templates: Mapping[str, Template], order: ForkOrder, bench: Bench) -> dict[str, Runner]:
+    """Fork a runner per arm, on the arms' cores, and return them, stopped.
 
-    With ``rehearse`` each runner first runs a block on the present contents of the input pages. They do so at the
-    same time, on the cores where they were forked, because first touches of memory take longer than the calls.
-    All runners get the same random place in memory, so that two runners of one program do not differ.
-    ``audited`` arms get runners whose plans allocate memory full of drawn contents. With ``idle`` the runners launch
-    no kernel. ``native`` says whether the engine makes their blocks; None leaves that to the templates.
-    Waiting for other arms than the candidate does not count for the case's ``deadline``.
+    They rehearse at the same time, on the cores where they were forked, because first touches of memory take longer
+    than the calls. Waiting for other arms than the candidate does not count for the case's deadline.
     Raises ArmFailed for the first arm that fails. Then no runner is left, and no other arm's answer is unread.
     """
-    cores_of = draw_cores(list(templates), cores.forking)
+    cores_of = draw_cores(list(templates), bench.cores.forking)
     for arm, core in cores_of.items():
         templates[arm].pin(core)
-    place, failed = secrets.randbits(32), list[ArmFailed]()
-    forks: dict[str, Fork] = {}
+    failed, forks = list[ArmFailed](), dict[str, Fork]()
     for arm in cores_of:
         with _noting(arm, failed):
-            forks[arm] = templates[arm].start_fork(program, calls, place, rehearse, arm in audited, idle, native)
+            forks[arm] = templates[arm].start_fork(order)
     begun: list[str] = []
-    for arm in sorted(forks, key=lambda arm: templates[arm].cores <= cores.judge):  # last: those that delay the judge
+    # Last come those that delay the judge.
+    for arm in sorted(forks, key=lambda arm: templates[arm].cores <= bench.cores.judge):
         with _noting(arm, failed):
             forks[arm].begin()
             begun.append(arm)
-    return _all_of({arm: forks[arm] for arm in begun}, program, cores, deadline, failed)
+    return _all_of({arm: forks[arm] for arm in begun}, order.program, bench, failed)
 
 
 def _all_of(
-    forks: Mapping[str, Fork], program: Effects, cores: Cores, deadline: Deadline, failed: list[ArmFailed]
+    forks: Mapping[str, Fork], program: GraphEffects, bench: Bench, failed: list[ArmFailed]
 ) -> dict[str, Runner]:
     """Wait for all runners and return them. Raises the first of ``failed`` if any arm failed now or before."""
     width = min(program.outputs + len(program.mutated), MAX_OUTPUTS)
@@ -110,8 +94,8 @@ def _all_of(
     try:
         for arm, fork in forks.items():
             with _noting(arm, failed):
-                with deadline.paused(arm != CANDIDATE):
-                    runners[arm] = fork.wait(cores.arms)
+                with bench.deadline.paused(arm != CANDIDATE):
+                    runners[arm] = fork.wait(bench.cores.arms)
                 if runners[arm].hello["width"] != width:
                     raise ArmFailure("integrity", "fork", "the runner's tables are not as wide as they were ordered")
         if failed:

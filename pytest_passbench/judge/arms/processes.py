@@ -1,18 +1,34 @@
-"""Functions to watch and stop processes of a sandbox from outside: signals, CPU clocks, memory."""
+"""Functions to watch and stop processes of a sandbox from outside: signals, CPU clocks, memory, written pages.
+
+The kernel gives a process its own copy of each page of a private mapping that it writes to. All other pages are still
+the judge's memory, so the judge need not read them to know their contents.
+Source: ``Documentation/admin-guide/mm/pagemap.rst`` of the Linux kernel.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import os
 import re
 import signal
 import time
 from pathlib import Path
 
+import numpy as np
+
 _POLL_SECONDS = 2e-5  # a sleeping process stops within this time
 _MAX_FILE_BYTES = 1 << 16  # read of a file of /proc
 _INNER = re.compile(r"^NSpid:.*?(\d+)$", re.M)
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.process_vm_readv.argtypes = [
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong,
+]  # fmt: skip
+_libc.process_vm_readv.restype = ctypes.c_ssize_t
+PAGE = mmap.PAGESIZE
+_PRESENT, _SWAPPED, _SHARED = np.uint64(1 << 63), np.uint64(1 << 62), np.uint64(1 << 61)
+_ENTRY_BYTES = 8  # of pagemap for each page
 
 
 class Gone(Exception):
@@ -21,13 +37,6 @@ class Gone(Exception):
 
 class _Vector(ctypes.Structure):
     _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.process_vm_readv.argtypes = [
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong,
-]  # fmt: skip
-_libc.process_vm_readv.restype = ctypes.c_ssize_t
 
 
 def read_memory(pid: int, address: int, size: int) -> bytearray:
@@ -214,3 +223,23 @@ def name(pid: int) -> str:
         return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
     except OSError:
         return "?"
+
+
+def own_pages(pid: int, address: int, size: int) -> list[range] | None:
+    """Return the process's own pages in the ``size`` bytes (at least one) from ``address`` on.
+
+    They are ranges of bytes, counted from ``address``. Return None if the kernel does not tell.
+    """
+    first, last = address // PAGE, (address + size - 1) // PAGE
+    try:
+        with Path(f"/proc/{pid}/pagemap").open("rb", buffering=0) as file:
+            data = os.pread(file.fileno(), _ENTRY_BYTES * (last - first + 1), _ENTRY_BYTES * first)
+    except OSError:
+        return None
+    flags = np.frombuffer(data, np.uint64)
+    if len(flags) <= last - first:
+        return None
+    private = (flags & _SWAPPED != 0) | ((flags & _PRESENT != 0) & (flags & _SHARED == 0))
+    begin, edges = first * PAGE - address, np.flatnonzero(np.diff(private, prepend=False, append=False))
+    ends = (begin + edges * PAGE).clip(0, size).reshape(-1, 2).tolist()
+    return [range(start, end) for start, end in ends]

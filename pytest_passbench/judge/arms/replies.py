@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_passbench.judge.arms.messages import (
+from pytest_passbench.core.schema import (
     ADDRESS,
     Anything,
     Fields,

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pytest_passbench.core.escape import LINES, printable
+from pytest_passbench.core.schema import ADDRESS_END
 from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, ending
-from pytest_passbench.judge.arms.messages import ADDRESS_END
-from pytest_passbench.judge.arms.ownpages import own_pages
-from pytest_passbench.judge.arms.processes import Gone
+from pytest_passbench.judge.arms.processes import Gone, own_pages
 from pytest_passbench.judge.arms.watch import Watch
 from pytest_passbench.judge.arms.wire import hear, peer
-from pytest_passbench.judge.machine import priority
+from pytest_passbench.judge.machine.process import no_longer, prefer
 from pytest_passbench.protocol import (
     DONE,
     FLAG_EMPTY,
@@ -99,7 +98,7 @@ class Runner:
         """Give all threads the cores ``core`` and real-time priority. Raises Gone."""
         for thread in processes.threads(self.pid):
             place(thread, core)
-            priority.prefer(thread)
+            prefer(thread)
 
     def _expected(self) -> bool:
         """Return True if the process that answered is the one that the template forked."""
@@ -204,7 +203,7 @@ class Runner:
         """Kill the process. It ends in the background, on ``core`` if one is given, else on the arms' cores."""
         self._channel.close()
         self.watch.close()
-        priority.no_longer(self.pid)
+        no_longer(self.pid)
         if core is not None:
             place(self.pid, frozenset({core}))
         processes.kill(self.pid)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from pytest_passbench.core.escape import LINES, printable
@@ -15,10 +16,11 @@ from pytest_passbench.core.misses import NO_WORK, WRITES_NOTHING
 from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import MAX_OUTPUT_BYTES, Arm
-from pytest_passbench.judge.arms.failures import ArmFailure, ending
+from pytest_passbench.judge.arms.failures import ArmFailure, ending, last_signal
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import LATE, Runner
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
+from pytest_passbench.judge.scratch import sealed
 from pytest_passbench.protocol import ProtocolError, send
 
 MAX_REQUESTS = 256  # for launch plans, by one program
@@ -27,38 +29,53 @@ _NOT_BUILT = "not built"
 
 
 @dataclass(frozen=True)
-class Effects:
+class GraphEffects:
     """A subgraph's effects, as eager's template states them: inputs changed in place (indices), number of outputs."""
 
     mutated: list[int]
     outputs: int
 
 
-class Answer(Protocol):
-    """A launch plan with its kernels, as it is sent to a template."""
+@dataclass(frozen=True)
+class ForkOrder:
+    """An order of runners for blocks of up to ``calls`` calls, one for each arm.
 
-    @property
-    def message(self) -> dict[str, Any]:
-        """The message to send, JSON-ready."""
+    With ``rehearse`` a runner first runs a block on the present contents of the input pages, if its template
+    :attr:`~Template.rehearses`. With ``audit`` its plans allocate memory full of drawn contents; apart from that,
+    kernels can't tell it from other runners. With ``idle`` it launches no kernel, so no machine code of a
+    candidate's ever runs in it. ``native`` says whether the engine makes its blocks; None leaves that to
+    :meth:`Template.native`. ``place`` is a random number that decides where in memory the runners work: all have the
+    same, so that two runners of one program do not differ.
+    """
 
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The findings about the plan."""
+    program: GraphEffects
+    calls: int
+    rehearse: bool = False
+    audit: bool = False
+    idle: bool = False
+    native: bool | None = None
+    place: int = field(default_factory=lambda: secrets.randbits(32))
 
-    @property
-    def untuned(self) -> tuple[str, ...]:
-        """The pass, if its plan has a launch of several configurations that nobody will measure."""
 
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """The plan in words, a line per step."""
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a template's request: the ``message`` with a launch plan, and its kernels ready to be loaded.
 
-    @property
-    def fruitful(self) -> bool:
-        """True if a kernel of the plan writes bytes that the plan returns."""
+    ``compiled`` has the libraries, and after them the machine code of all Triton kernels in one piece, if any.
+    ``untuned`` has the name of the pass if a launch has several configurations, and the first one will be taken.
+    ``steps`` is the plan in words, a line per step. ``fruitful`` is True if a kernel writes bytes that it returns.
+    """
+
+    message: dict[str, Any]
+    compiled: tuple[bytes, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    untuned: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    fruitful: bool = True
 
     def descriptors(self) -> tuple[int, ...]:
-        """Return a new file descriptor of each library. The caller closes them."""
+        """Return a new descriptor of each item of ``compiled``. The caller closes them."""
+        return tuple(sealed(data) for data in self.compiled)
 
 
 class Answering(Protocol):
@@ -141,14 +158,18 @@ class Template:
 
     def _how_it_ended(self) -> str:
         time.sleep(0.01)
-        signals = [number for _pid, number in self.arm.reap() if number]
-        return ending(signals[-1] if signals else 0, "the process that builds the candidate's program")
+        return ending(self.arm.reap(), "the process that builds the candidate's program")
 
     def pin(self, core: int) -> None:
         """Have the template fork on ``core``. Templates on cores of their own do not wait for each other."""
         self.cores = {core}
         with contextlib.suppress(ProcessLookupError):  # if it is gone, the next message to it reports that
             os.sched_setaffinity(self.pid, self.cores)
+
+    @property
+    def effects(self) -> GraphEffects:
+        """The subgraph's effects, as the program's report states them."""
+        return GraphEffects(list(self.report["mutated"]), int(self.report["outputs"]))
 
     @property
     def uncounted(self) -> dict[str, str]:
@@ -174,14 +195,14 @@ class Template:
         """True if Triton's interpreter runs the program's kernels, which says nothing of their speed."""
         return bool(self.report.get("interpreted"))
 
-    def native(self, program: Effects) -> bool:
+    def native(self, program: GraphEffects) -> bool:
         """True if the engine makes its blocks: without Python, and so with an empty block of another length.
 
         Only under the pipeline ``direct``, since another pipeline's cost is part of what it measures.
         """
         return self.can_be_native(program) and self.arm.settings.pipeline == "direct"
 
-    def can_be_native(self, program: Effects) -> bool:
+    def can_be_native(self, program: GraphEffects) -> bool:
         """True if the engine can make its blocks: no code of a candidate's has run where this was found out."""
         same = not program.mutated and self.report.get("outputs") == program.outputs
         return bool(self.report.get("native")) and same
@@ -196,41 +217,25 @@ class Template:
         """The process ids of the zygote and the template. They use no time unless they get an order."""
         return [self.arm.zygote, self.pid]
 
-    def start_fork(
-        self,
-        program: Effects,
-        calls: int,
-        place: int,
-        rehearse: bool = False,
-        audit: bool = False,
-        idle: bool = False,
-        native: bool | None = None,
-    ) -> Fork:
-        """Order a runner; :meth:`Fork.begin` has it forked. Raises ArmFailure.
-
-        ``place`` is a random number that decides where in memory the runner works. With ``rehearse`` the runner runs
-        a block before it reports, if the template :attr:`rehearses`. With ``audit`` its plans allocate memory full
-        of drawn contents; apart from that, kernels can't tell it from other runners. With ``idle`` it launches no
-        kernel, so no machine code of a candidate's ever runs in it. ``native`` says whether the engine makes its
-        blocks; None leaves that to :meth:`native`.
-        """
+    def start_fork(self, order: ForkOrder) -> Fork:
+        """Order a runner; :meth:`Fork.begin` has it forked. Raises ArmFailure."""
         parent_end, child_end = socket_pair()
         descriptors = child_end.fileno(), *self.shared
-        order = {
+        message = {
             "op": "fork",
-            **asdict(program),
-            "calls": calls,
-            "place": place,
+            **asdict(order.program),
+            "calls": order.calls,
+            "place": order.place,
             "threads": self.arm.settings.threads,
-            "rehearse": rehearse and self.rehearses,
-            "audit": audit,
-            "idle": idle,
-            "native": self.native(program) if native is None else native,
+            "rehearse": order.rehearse and self.rehearses,
+            "audit": order.audit,
+            "idle": order.idle,
+            "native": self.native(order.program) if order.native is None else order.native,
         }
         try:
             with self.forking(parent_end):
                 self._channel.settimeout(self.arm.patience("fork", LATE))
-                send(self._channel, order, descriptors)
+                send(self._channel, message, descriptors)
         finally:
             child_end.close()
         return Fork(self, parent_end)
@@ -270,8 +275,7 @@ class Template:
             processes.wait_stopped(self.pid)
         except (ProtocolError, TimeoutError, Gone):
             return 0
-        signals = [number for _pid, number in message["ended"] if number]
-        return signals[-1] if signals else 0
+        return last_signal(message)
 
     def output(self) -> str:
         """Return the first :data:`MAX_OUTPUT_BYTES` that the arm printed, with control characters escaped."""
@@ -307,9 +311,7 @@ class Template:
 
     def close(self) -> None:
         """End the template and its runners."""
-        self.arm.lasting.discard(self.pid)
-        self._channel.close()
-        self._log.close()
+        self.leave()
         if self.arm.alive:
             self.arm.end_children()
 

@@ -10,8 +10,9 @@ import struct
 import time
 from typing import Any
 
+from pytest_passbench.core.rejected import Rejected
+from pytest_passbench.core.schema import Schema, read, refusal
 from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.arms.messages import BadMessage, Schema, parse
 from pytest_passbench.protocol import LENGTH, MAX_MESSAGE_BYTES, ProtocolError
 
 
@@ -27,10 +28,11 @@ def hear(channel: socket.socket, schema: Schema, phase: str, limit: int = MAX_ME
     try:
         (length,) = LENGTH.unpack(_exactly(channel, LENGTH.size, deadline))
         if length > limit:
-            raise BadMessage("", f"has {length} bytes, more than {limit}")
-        return parse(schema, _exactly(channel, length, deadline), limit)
-    except BadMessage as bad:
-        raise ArmFailure("integrity", phase, f"sent a message that is not one of the harness's: {bad}") from bad
+            raise refusal(f"has {length} bytes, more than {limit}")
+        return read(schema, _exactly(channel, length, deadline), limit)
+    except Rejected as rejected:
+        message = f"sent a message that is not one of the harness's: {rejected}"
+        raise ArmFailure("integrity", phase, message) from rejected
     finally:
         channel.settimeout(timeout)
 

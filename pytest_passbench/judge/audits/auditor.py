@@ -11,15 +11,16 @@ from pytest_passbench.judge.arms.forks import blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import Template
-from pytest_passbench.judge.audits import clock_evidence, plausibility
-from pytest_passbench.judge.audits.beyond import Beyond, Place
+from pytest_passbench.judge.audits import evidence
+from pytest_passbench.judge.audits.beyond import Beyond, BeyondRound
 from pytest_passbench.judge.audits.blocks import Blocks
-from pytest_passbench.judge.audits.clock_floor import Floor
+from pytest_passbench.judge.audits.clock_floor import ClockFloor
+from pytest_passbench.judge.audits.evidence import bandwidth, fill_rate, null_answer, written
 from pytest_passbench.judge.audits.layers import note, pairs_of_blocks, violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
-from pytest_passbench.judge.verify.aliasing import FRESH, owners
 from pytest_passbench.judge.verify.checker import Checker
+from pytest_passbench.judge.verify.memory import FRESH, owners
 from pytest_passbench.judge.verify.outputs import read_call
 from pytest_passbench.timing.measurement import Arms
 
@@ -39,7 +40,7 @@ class Auditor:
         self._on = settings.audit != "off"
         self.findings: list[Finding] = []
         self._settings, self._bench, self._arm = settings, bench, arm
-        self._place: Place | None = None
+        self._place: BeyondRound | None = None
         self._called_beyond = False
 
     @property
@@ -55,19 +56,19 @@ class Auditor:
                 message = f"replacement_args computes: {', '.join(sorted(computed))}"
                 self.findings.append(violation("plan", "args-compute", message))
         if self._on:
-            self.findings += clock_evidence.strays(self._arm)
+            self.findings += evidence.strays(self._arm)
 
     def expect_pairs(self, rounds: int) -> None:
         """Draw the place of the calls beyond the recorded range. A pair has ``rounds`` rounds or more."""
-        self._place, self._called_beyond = Place(self._bench.secret.stream("beyond"), rounds), False
+        self._place, self._called_beyond = BeyondRound(self._bench.secret.stream("beyond"), rounds), False
 
-    def after_round(self, runners: Mapping[str, Runner], checker: Checker, before: int) -> None:
+    def after_round(self, runners: Mapping[str, Runner], checker: Checker, calls: int, before: int) -> None:
         """Make the calls beyond the recorded range, if this is their place. Raises ArmFailed.
 
-        ``before`` is the number of earlier rounds of the same pair.
+        ``calls`` is the number of calls in a block, and ``before`` that of earlier rounds of the same pair.
         """
         if self._on and self._place is not None and self._place.comes_after(before):
-            self._beyond(runners, checker)
+            self._beyond(runners, checker, calls)
 
     def verified(self, checker: Checker) -> None:
         """Look for answers that were right in some verified calls of the candidate and far off in others."""
@@ -93,15 +94,15 @@ class Auditor:
         if not self._on:
             return
         if CANDIDATE in clock.runners:
-            self.findings += clock_evidence.strays(self._arm) + clock_evidence.excess(clock, CANDIDATE)
-            self.findings += clock_evidence.others(clock, CANDIDATE)
-            self.findings += clock_evidence.slowed(*clock.slowed_pairs())
+            self.findings += evidence.strays(self._arm) + evidence.excess(clock, CANDIDATE)
+            self.findings += evidence.others(clock, CANDIDATE)
+            self.findings += evidence.slowed(*clock.slowed_pairs())
             if measured is not None:
-                self.findings += clock_evidence.first_call(clock, CANDIDATE, clock.calls)
+                self.findings += evidence.first_call(clock, CANDIDATE, clock.calls)
                 extra = self._extra(template, clock, checker)
-                self.findings += Floor(clock, template, self._bench, extra).findings()
+                self.findings += ClockFloor(clock, template, self._bench, extra, measured).findings()
                 self._plausibility(clock, checker, measured)
-        self._beyond(clock.runners, checker)
+        self._beyond(clock.runners, checker, clock.calls if measured is not None else 1)
         clock.leave_only(EAGER)
         self._blocks(template, clock, checker, per_call)
 
@@ -109,20 +110,20 @@ class Auditor:
         with blaming(EAGER):
             outputs = read_call(clock.runners[EAGER], 0)
             owned = owners(clock.runners[EAGER], self._bench.layout, outputs, 0)
-        size = plausibility.written(outputs, owned, FRESH)
+        size = written(outputs, owned, FRESH)
         seconds = measured.per_call(CANDIDATE)
         rate = clock.fill_rate()
         if rate is None:
-            rate = plausibility.fill_rate() * len(self._bench.cores.arms)
-        self.findings += plausibility.bandwidth(size, seconds, rate)
-        self.findings += plausibility.null_answer(checker.null_from, self._settings.tolerance)
+            rate = fill_rate() * len(self._bench.cores.arms)
+        self.findings += bandwidth(size, seconds, rate)
+        self.findings += null_answer(checker.null_from, self._settings.tolerance)
 
-    def _beyond(self, runners: Mapping[str, Runner], checker: Checker) -> None:
+    def _beyond(self, runners: Mapping[str, Runner], checker: Checker, calls: int) -> None:
         """Call on inputs outside the recorded range in a pair's processes, where memory is as usual, once."""
         standing = checker.standings.get(CANDIDATE)
         if standing is not None and CANDIDATE in runners and not self.violated and not self._called_beyond:
             self._called_beyond = True
-            Beyond(self._bench, standing, self._settings.audit == "paranoid").run(runners)
+            Beyond(self._bench, standing, calls, self._settings.audit == "paranoid").run(runners)
 
     def _blocks(self, template: Template, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]) -> None:
         blocks = self._extra(template, clock, checker)

@@ -8,10 +8,9 @@ are ignored.
 from __future__ import annotations
 
 import ctypes
-import math
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,11 +21,11 @@ from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.bench import Bench
-from pytest_passbench.judge.inputs import Batch, Inputs
+from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.inputs.beyond import Range, other_last_bit, with_special
-from pytest_passbench.judge.verify.checker import Standing
 from pytest_passbench.judge.verify.compare import Comparison
 from pytest_passbench.judge.verify.outputs import Output, read_call
+from pytest_passbench.judge.verify.standing import Standing
 from pytest_passbench.timing.measurement import FEWEST_PAIRS
 
 MAX_SECONDS = 0.008  # for all ranges. If they take longer, some are left out by chance, but none of large values
@@ -36,7 +35,7 @@ DOUBT_FACTOR = 32  # times the change of eager's own answer when the last bits o
 MAX_SHARE = 0.25  # of the dtype's greatest number: above it, rounding decides between finite and infinite
 
 
-class Place:
+class BeyondRound:
     """The round after which calls beyond the range are made: any of the first rounds of a pair that each run has.
 
     A kernel that counts its calls thus cannot know which calls they are. After the last round it could: blocks of a
@@ -56,78 +55,116 @@ class Place:
 
 @dataclass
 class Beyond:
-    """The calls on inputs outside the recorded range. Their results are added to ``standing``."""
+    """The calls on inputs outside the recorded range. Their results are added to ``standing``.
+
+    Blocks have ``calls`` calls, as the timed ones. The calls in question are at drawn places among ordinary ones. So
+    nobody can tell them by the place of their inputs.
+    """
 
     bench: Bench
     standing: Standing
+    calls: int
     thorough: bool = False
 
     def __post_init__(self) -> None:
         self._rng = self.bench.secret.stream("audit")
+        self._spent = 0.0  # seconds, without the candidate's: it could spend them to be asked less
 
     def run(self, runners: Mapping[str, Runner]) -> None:
-        """Call both arms in blocks of one call: on large values always, on other ranges while there is time.
+        """Call both arms: on large values always, on other ranges while there is time.
 
         If ``thorough`` is set, all ranges are called. Raises ArmFailed if the candidate fails. A failure of eager
         ends the range, or all of them if eager's process failed.
         """
         kinds = self.bench.inputs.ranges()
         ordered = sorted(self._rng.sample(kinds, len(kinds)), key=lambda beyond: not beyond.doubtful)
-        deadline = math.inf if self.thorough else time.monotonic() + MAX_SECONDS
-        for beyond in ordered:
-            if not beyond.doubtful and time.monotonic() > deadline:
-                return
-            if self.standing.wrong:
-                return
+        groups = [ordered[begin : begin + self.calls] for begin in range(0, len(ordered), self.calls)]
+        while groups and not self.standing.wrong:
+            group = groups.pop(0)
+            if not self.thorough and self._spent > MAX_SECONDS:
+                group = [beyond for beyond in group if beyond.doubtful]
             try:
                 with blaming(EAGER):
-                    self._ask(beyond, runners)
+                    self._ask(group, runners)
             except ArmFailed as failed:
                 if failed.arm == CANDIDATE:
                     raise
                 if failed.failure.status != "runtime_fail":
                     return
+                if len(group) > 1:
+                    groups = [*([beyond] for beyond in group), *groups]
 
-    def _ask(self, beyond: Range, runners: Mapping[str, Runner]) -> None:
-        inputs = self.bench.inputs.beyond(beyond)
-        batch = inputs.draw(1)
-        inputs.write(batch, self.bench.pages)
-        if beyond.special is not None:
-            self._put(beyond.special, with_special(inputs.values(beyond.special, batch, 0), self._rng))
-        with self.bench.deadline.paused():
-            ours = _answer(runners[EAGER])
+    def _ask(self, group: Sequence[Range], runners: Mapping[str, Runner]) -> None:
+        """Call both arms in a block with a call for each range of a group."""
+        if not group:
+            return
+        begin = time.monotonic()
+        if len(group) < self.calls:
+            self.bench.inputs.write(self.bench.inputs.draw(self.calls), self.bench.pages)
+        places = self._rng.sample(range(self.calls), len(group))
+        pairs = zip(group, places, strict=True)
+        questions = [_Question(self.bench.inputs.beyond(beyond), place) for beyond, place in pairs]
+        for beyond, question in zip(group, questions, strict=True):
+            self._write(question, beyond.special)
+        expected = self._answers(runners[EAGER], places)
+        self._spent += time.monotonic() - begin
         with blaming(CANDIDATE):
-            theirs = _answer(runners[CANDIDATE])
+            runners[CANDIDATE].block(self.calls)
+            answers = [
+                read_call(runners[CANDIDATE], place, right) for place, right in zip(places, expected, strict=True)
+            ]
+        for beyond, question, right, answer in zip(group, questions, expected, answers, strict=True):
+            self._compare(beyond, question, right, answer, runners[EAGER])
+
+    def _compare(
+        self, beyond: Range, question: _Question, expected: list[Output], answers: list[Output], eager: Runner
+    ) -> None:
         place, levels = self._rng.random(), self.standing.correct_from
-        verdict = judged(ours, None, theirs, self.bench.tolerance, beyond.name, levels, place)
-        if beyond.doubtful and NEVER in verdict.correct_from:
-            near = self._near(inputs, batch, runners[EAGER])
-            verdict = judged(ours, near, theirs, self.bench.tolerance, beyond.name, levels, place)
+        verdict = judged(expected, None, answers, self.bench.tolerance, beyond.name, levels, place)
+        if beyond.doubtful and NEVER in verdict.correct_from and verdict.status != "type_mismatch":
+            near = self._near(question, eager)
+            verdict = judged(expected, near, answers, self.bench.tolerance, beyond.name, levels, place)
         self.standing.add(verdict)
 
-    def _near(self, inputs: Inputs, batch: Batch, eager: Runner) -> list[Output]:
+    def _write(self, question: _Question, special: int | None) -> None:
+        """Write a call's inputs. With ``special``, that input gets infinities and NaN."""
+        for index, value in enumerate(question.values()):
+            self._put(index, question.place, with_special(value, self._rng) if index == special else value)
+
+    def _near(self, question: _Question, eager: Runner) -> list[Output]:
         """Return eager's answer to inputs with other last bits."""
-        values = {index: inputs.values(index, batch, 0) for index in inputs.movable}
-        for index, value in values.items():
-            self._put(index, other_last_bit(value))
+        for index, value in enumerate(question.values()):
+            self._put(index, question.place, other_last_bit(value) if index in question.inputs.movable else value)
+        return self._answers(eager, [question.place])[0]
+
+    def _answers(self, eager: Runner, places: Sequence[int]) -> list[list[Output]]:
         with self.bench.deadline.paused():
-            return _answer(eager)
+            eager.block(self.calls)
+            return [read_call(eager, place) for place in places]
 
-    def _put(self, index: int, value: torch.Tensor) -> None:
-        ctypes.memmove(self.bench.pages.addresses[index][0], value.data_ptr(), value.numel() * value.element_size())
+    def _put(self, index: int, place: int, value: torch.Tensor) -> None:
+        flat = value.contiguous()
+        ctypes.memmove(self.bench.pages.addresses[index][place], flat.data_ptr(), flat.numel() * flat.element_size())
 
 
-def _answer(runner: Runner) -> list[Output]:
-    runner.block(1)
-    return read_call(runner, 0)
+class _Question:
+    """A call on inputs outside the recorded range, at a ``place`` of its block."""
+
+    def __init__(self, inputs: Inputs, place: int) -> None:
+        self.inputs, self.place = inputs, place
+        self._batch = inputs.draw(1)
+
+    def values(self) -> list[torch.Tensor]:
+        """Return its inputs, the same at each call."""
+        return self.inputs.call(self._batch, 0)
 
 
 def judged(
-    ours: list[Output],
+    expected: list[Output],
     near: list[Output] | None,
-    theirs: list[Output],
+    answer: list[Output],
     tolerance: int,
-    said: str,
+    range_name: str,
     levels: list[int],
     place: float = 0.0,
 ) -> Comparison:
@@ -135,49 +172,55 @@ def judged(
 
     ``near`` is eager's answer to inputs with other last bits, if there is one. ``levels`` are the smallest t at which
     each output was right so far. ``place``, from 0 to 1, decides which elements of a large output are compared.
-    ``said`` names the range in messages.
+    ``range_name`` stands in messages.
     """
     verdict = Comparison(correct_from=list(levels))
-    for index, (expected, found, other) in enumerate(zip(ours, theirs, near or ours, strict=False)):
-        if expected.value is None or found.value is None or other.value is None:
+    for index, (eager, output, other) in enumerate(zip(expected, answer, near or expected, strict=False)):
+        if eager.value is None or other.value is None:
             continue
-        if tolerances(expected.form.dtype, tolerance) == (0.0, 0.0) or expected.value.is_complex():
+        if not output.form.like(eager.form):
+            verdict.status, verdict.correct_from[index], verdict.broken = "type_mismatch", NEVER, True
+            verdict.message = f"output {index}: not {eager.form.describe()}, as eager's is, {range_name}"
+            continue
+        if output.value is None:
+            continue
+        if tolerances(eager.form.dtype, tolerance) == (0.0, 0.0) or eager.value.is_complex():
             continue  # integers: rounding at an edge makes them differ by 1
-        wrong = _first_wrong(expected.value, found.value, other.value, tolerance, place)
+        wrong = _first_wrong(eager.value, output.value, other.value, tolerance, place)
         if wrong is None:
             continue
-        where, right, got = wrong
+        where, right, value = wrong
         verdict.correct_from[index], verdict.broken = NEVER, True
-        verdict.worst = f"output {index}{where}: expected {right:.9g}, got {got:.9g} {said}"
+        verdict.worst = f"output {index}{where}: expected {right:.9g}, got {value:.9g} {range_name}"
         verdict.excess = float("inf")
-        if got != got or abs(got) == float("inf"):
+        if value != value or abs(value) == float("inf"):
             verdict.status = "nan_inf"
-            verdict.message = f"output {index}: NaN or Inf where eager has none, {said}"
+            verdict.message = f"output {index}: NaN or Inf where eager has none, {range_name}"
     return verdict
 
 
 def _first_wrong(
-    expected: torch.Tensor, found: torch.Tensor, near: torch.Tensor, tolerance: int, place: float
+    expected: torch.Tensor, actual: torch.Tensor, near: torch.Tensor, tolerance: int, place: float
 ) -> tuple[list[int], float, float] | None:
     """Return the first element that is wrong by more than rounding explains: index, eager's value, the arm's value.
 
     Return None if there is no such element.
     """
-    if not expected.shape == found.shape == near.shape or expected.dtype != found.dtype or not expected.numel():
+    if not expected.shape == actual.shape == near.shape or expected.dtype != actual.dtype or not expected.numel():
         return None
     info, name = torch.finfo(expected.dtype), str(expected.dtype).removeprefix("torch.")
     step = -(-expected.numel() // MAX_ELEMENTS)
     first = int(place * step)
-    a, b, other = (tensor.flatten()[first::step].double() for tensor in (expected, found, near))
-    told = other.isfinite() & (a.abs() < MAX_SHARE * info.max)
-    doubt = DOUBT_FACTOR * float(torch.where(told, (other - a).abs(), 0.0).amax())
-    size = torch.where(told, a.abs(), 0.0)
+    a, b, other = (tensor.flatten()[first::step].double() for tensor in (expected, actual, near))
+    comparable = other.isfinite() & (a.abs() < MAX_SHARE * info.max)
+    doubt = DOUBT_FACTOR * float(torch.where(comparable, (other - a).abs(), 0.0).amax())
+    size = torch.where(comparable, a.abs(), 0.0)
     some = size[size > 0]
     usual = float(some.median()) if some.numel() else 0.0
     relative, _ = tolerances(name, min(tolerance + ROUNDING_LEVELS, T_FROZEN))
     _, absolute = tolerances(name, tolerance)
     limit = size.clamp_min(usual).mul_(relative).add_(absolute + 4 * info.tiny + doubt)
-    wrong = told & ~((a - b).abs() <= limit)
+    wrong = comparable & ~((a - b).abs() <= limit)
     if not bool(wrong.any()):
         return None
     found_at = int(wrong.int().argmax())

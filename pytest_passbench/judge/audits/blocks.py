@@ -18,14 +18,13 @@ from pytest_passbench.core.record import RAN, Finding
 from pytest_passbench.judge.arms.forks import blaming, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.judge.arms.template import Effects, Template
+from pytest_passbench.judge.arms.template import ForkOrder, GraphEffects, Template
 from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
-from pytest_passbench.judge.verify.checker import Standing
 from pytest_passbench.judge.verify.compare import compare
 from pytest_passbench.judge.verify.outputs import Output, read_call
-from pytest_passbench.judge.verify.stability import ROUNDING_LEVELS, explained_by_rounding
+from pytest_passbench.judge.verify.standing import ROUNDING_LEVELS, Standing, explained_by_rounding
 
 BLOCK_SECONDS, MAX_CALLS = 0.005, 4
 VERIFIED_CALLS = 2  # of each block
@@ -45,7 +44,7 @@ class Blocks:
     template: Template
     eager: Runner
     most: int
-    program: Effects
+    program: GraphEffects
     bench: Bench
     standing: Standing
 
@@ -59,8 +58,7 @@ class Blocks:
         """
         calls = max(1, min(self.most, MAX_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
         with self.bench.awake.off():
-            templates, bench = {CANDIDATE: self.template}, self.bench
-            forked = fork_all(templates, self.program, calls, bench.cores, bench.deadline, audited=[CANDIDATE])
+            forked = fork_all({CANDIDATE: self.template}, ForkOrder(self.program, calls, audit=True), self.bench)
         try:
             runners = {EAGER: self.eager, **forked}
             return self._both(runners, calls)
@@ -70,11 +68,11 @@ class Blocks:
     def _both(self, runners: dict[str, Runner], calls: int) -> list[Finding]:
         batch = self.bench.inputs.draw(calls)
         self.bench.inputs.write(batch, self.bench.pages)
-        found = self._block(runners, calls, "in memory that held other values before")
+        findings = self._block(runners, calls, "in memory that held other values before")
         for place, data in self._changes(batch):
             ctypes.memmove(place, data.data_ptr(), data.numel() * data.element_size())
         where = "for inputs that differ little from those before, at the same addresses"
-        return found + self._block(runners, calls, where)
+        return findings + self._block(runners, calls, where)
 
     def _block(self, runners: dict[str, Runner], calls: int, where: str) -> list[Finding]:
         """Run a block of each arm on the present contents of the pages, and return its findings.
@@ -84,8 +82,8 @@ class Blocks:
         for arm in (EAGER, CANDIDATE):
             with blaming(arm), self.bench.deadline.paused(arm != CANDIDATE):
                 runners[arm].block(calls)
-        chosen = self._rng.sample(range(calls), min(VERIFIED_CALLS, calls))
-        return [finding for call in chosen for finding in self.compared(runners, call, where)][:1]
+        verified = self._rng.sample(range(calls), min(VERIFIED_CALLS, calls))
+        return [finding for call in verified for finding in self.compared(runners, call, where)][:1]
 
     def _changes(self, batch: Batch) -> list[Change]:
         """Return new values for a small part of every input of every call, with their addresses."""
@@ -111,24 +109,24 @@ class Blocks:
             with blaming(arm):
                 outputs[arm] = read_call(runners[arm], call, outputs.get(EAGER, ()))
         names = [f"output {index}" for index in range(len(outputs[EAGER]))]
-        ours, theirs = outputs[EAGER], outputs[CANDIDATE]
-        verdict = compare(ours, theirs, self.bench.tolerance, names)
+        expected, answer = outputs[EAGER], outputs[CANDIDATE]
+        verdict = compare(expected, answer, self.bench.tolerance, names)
         if verdict.status not in (RAN, "nan_inf"):
             return [violation("outputs", "form", f"{verdict.message}, {where} only")]
         accurate, t = self.standing.accuracy.accurate, self.bench.tolerance
         levels = enumerate(zip(verdict.correct_from, self.standing.correct_from, strict=False))
         right = [(output, now, before) for output, (now, before) in levels if before <= t or accurate]
         new = [output for output, now, before in right if now > max(t, before) + ROUNDING_LEVELS]
-        wrong = [output for output in new if beyond_rounding(ours[output].value, theirs[output].value)]
+        wrong = [output for output in new if beyond_rounding(expected[output].value, answer[output].value)]
         if not wrong:
             self.standing.add(verdict)
             return []
-        said = f"output {wrong[0]} is wrong {where}: {verdict.worst or verdict.message}"
-        return [violation("outputs", "differs", said)]
+        message = f"output {wrong[0]} is wrong {where}: {verdict.worst or verdict.message}"
+        return [violation("outputs", "differs", message)]
 
 
-def beyond_rounding(expected: torch.Tensor | None, found: torch.Tensor | None) -> bool:
+def beyond_rounding(expected: torch.Tensor | None, actual: torch.Tensor | None) -> bool:
     """Return True if an element is further off than rounding explains, or is NaN or infinite unlike eager's."""
-    if expected is None or found is None or not expected.is_floating_point() or expected.numel() == 0:
+    if expected is None or actual is None or not expected.is_floating_point() or expected.numel() == 0:
         return True
-    return not bool(explained_by_rounding(expected, found).all())
+    return not bool(explained_by_rounding(expected, actual).all())

@@ -8,17 +8,17 @@ pipeline, the plans, the calls and the inputs are the same.
 from __future__ import annotations
 
 import math
-from statistics import median
 
 from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms.forks import ArmFailed, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.judge.arms.template import Template
+from pytest_passbench.judge.arms.template import ForkOrder, Template
 from pytest_passbench.judge.audits.blocks import Blocks
 from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
+from pytest_passbench.timing.measurement import Arms
 
 WARM_BLOCKS, BLOCKS, TRIES = 1, 8, 3
 #: A program that is slower than so many of these blocks, each by this factor, is above its floor.
@@ -29,18 +29,19 @@ MARGIN = 0.05
 MAX_GAIN = 1.12
 
 
-class Floor:
+class ClockFloor:
     """The floor under a candidate's blocks, as ratios to eager's blocks beside them. ``template`` is the candidate's.
 
     The machine's speed may drift, so everything is held against eager's blocks of the same minute. ``blocks`` verify
-    the calls of the kernels alone.
+    the calls of the kernels alone. ``measured`` are the timed rounds: what is held to the floor is the estimate from
+    those that count, just as it is in the speed-up. Else a program could be taken over in some pairs only.
     """
 
-    def __init__(self, clock: CpuClock, template: Template, bench: Bench, blocks: Blocks | None) -> None:
+    def __init__(
+        self, clock: CpuClock, template: Template, bench: Bench, blocks: Blocks | None, measured: Arms
+    ) -> None:
         self._clock, self._template, self._bench, self._blocks = clock, template, bench, blocks
-        rounds = zip(clock.walls.get(CANDIDATE, []), clock.walls.get(EAGER, []), strict=False)
-        ratios = [candidate / eager for candidate, eager in rounds]
-        self._share = median(ratios) if ratios else math.inf
+        self._share = 1 / measured.whole_ratio(CANDIDATE) if measured.pairs else math.inf
         self._least = self._kernels = math.inf
         self._wrong: list[Finding] = []
         self._rng = bench.secret.stream("floor")
@@ -48,8 +49,8 @@ class Floor:
     def findings(self) -> list[Finding]:
         """Return a violation if the candidate's blocks were shorter than an honest program's can be.
 
-        The candidate's value is the median over all rounds of all pairs, the floor's the least of several blocks in
-        several processes. Raises ArmFailed for eager, and if the kernels alone fail in every try. A candidate could
+        The candidate's value is the estimate from its pairs, the floor's the least of several blocks in several
+        processes. Raises ArmFailed for eager, and if the kernels alone fail in every try. A candidate could
         make them fail to be rid of this audit.
         """
         if not self._template.idles or self._share == math.inf:
@@ -109,10 +110,8 @@ class Floor:
         """Return the least ratio of a block in a new process to eager's: without kernels, or of the kernels alone."""
         bench, clock = self._bench, self._clock
         with bench.awake.off():
-            forked = fork_all(
-                {CANDIDATE: self._template}, clock.program, clock.calls, bench.cores, bench.deadline, True,
-                idle=idle, native=None if idle else True,
-            )  # fmt: skip
+            order = ForkOrder(clock.program, clock.calls, rehearse=True, idle=idle, native=None if idle else True)
+            forked = fork_all({CANDIDATE: self._template}, order, bench)
         runner = forked[CANDIDATE]
         try:
             for _ in range(WARM_BLOCKS):

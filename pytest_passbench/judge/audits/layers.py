@@ -30,7 +30,7 @@ def note(record: Record, findings: Iterable[Finding]) -> None:
     for finding in findings:
         if finding not in record.findings:
             record.findings.append(finding)
-    first = next((found for found in record.findings if found.severity == "violation"), None)
+    first = next((item for item in record.findings if item.severity == "violation"), None)
     if first is not None and record.arm.status not in ("integrity", "eager_fail"):
         record.arm.status, record.arm.phase = "integrity", first.layer
         record.arm.message = describe(first)
@@ -46,8 +46,8 @@ def describe(finding: Finding) -> str:
 def culprits(record: Record) -> set[str]:
     """Return the passes behind a record's violations: those whose files are named, else all that matched."""
     named = {
-        found.file.rpartition("/")[2].removesuffix(".py")
-        for found in record.findings
-        if found.severity == "violation" and found.file
+        finding.file.rpartition("/")[2].removesuffix(".py")
+        for finding in record.findings
+        if finding.severity == "violation" and finding.file
     }
     return named or {item.name for item in record.passes if item.matches}

@@ -1,26 +1,79 @@
 """Builds a candidate's C++ text into a library that a sandbox may load.
 
-The text is screened and compiled, the library is checked, and the result is cached under a hash of its sources.
+The text is screened, and so are its compiler flags, which may only tune the code. The library is checked, and the
+result is cached under a hash of its sources.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_passbench.candidate import cpp_text
+from pytest_passbench.core.rejected import Rejected, kernel_refused
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.builder import check, compile
-from pytest_passbench.judge.builder.diagnostics import SourceError
-from pytest_passbench.judge.builder.flags import check as check_flags
-from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
-from pytest_passbench.judge.builder.store import Store
+from pytest_passbench.judge.builder.refusals import CompileFailed, SourceError
+from pytest_passbench.judge.builder.store import KernelStore
 from pytest_passbench.kernels import signatures, toolchain
-from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.kernels.signatures import Signature
+from pytest_passbench.kernels.toolchain import CompileError
 
+_MAX_FLAGS, _MAX_FLAG_CHARACTERS = 64, 80
+_OPTIMISATIONS = """
+    aggressive-loop-optimizations associative-math builtin cx-limited-range delete-null-pointer-checks exceptions
+    fast-math finite-math-only gcse if-conversion inline inline-functions inline-small-functions ipa-cp ivopts
+    loop-interchange loop-unroll-and-jam math-errno move-loop-invariants omit-frame-pointer openmp openmp-simd
+    peel-loops predictive-commoning prefetch-loop-arrays reciprocal-math rename-registers rounding-math rtti
+    schedule-insns schedule-insns2 semantic-interposition signed-zeros slp-vectorize split-loops split-paths
+    strict-aliasing strict-overflow trapping-math tree-loop-distribution tree-loop-vectorize tree-slp-vectorize
+    tree-vectorize unroll-all-loops unroll-loops unsafe-math-optimizations unswitch-loops vectorize wrapv"""
+_ISA = r"sse[\w.]*|ssse3|avx[\w.-]*|fma4?|f16c|bmi2?|popcnt|lzcnt|abm|adx|v?aes|gfni|v?pclmul(qdq)?|movbe|amx-\w+"
+# -std begins with C++14, which has digit separators. Before it, a quote in a number begins a literal, so the compiler
+# would read other tokens than the screen.
+_ALLOWED = re.compile(
+    rf"""-O([0-3sz]|fast)?
+       | -std=(c|gnu)\+\+(14|1y|17|1z|20|2a|23|2b)
+       | -(march|mtune|mcpu)=[\w.+-]+
+       | -m(no-)?({_ISA}) | -mprefer-vector-width=(none|128|256|512) | -mfpmath=sse | -mrecip(=[\w,!-]+)?
+       | -f(no-)?({"|".join(_OPTIMISATIONS.split())}) | -ffp-contract=(fast|on|off) | -fPIC
+       | -fvect-cost-model=\w+ | -fsimd-cost-model=\w+ | -fexcess-precision=(fast|standard)
+       | -W(no-)?(?![alp]\b)[a-z][a-z0-9+-]*(=\d+)? | -w | -g[0-3]?""",
+    re.X,
+)
+# A macro's value can't be a name: with -Dname=asm the compiler would read a keyword, and the screen a name.
+_DEFINITION = re.compile(r"-D(?P<name>[A-Za-z]\w*)(=-?\d+(\.\d+)?f?)?", re.ASCII)
+_KEYWORDS_WORDS = """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class
+    co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype default
+    defined delete do double dynamic_cast else enum explicit export extern false float for friend goto if inline int
+    long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register
+    reinterpret_cast requires return short signed sizeof static static_assert static_cast struct switch template this
+    thread_local throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor
+    xor_eq"""
+_KEYWORDS = frozenset(_KEYWORDS_WORDS.split())
 MAX_KEPT_BYTES = 256 << 20  # of libraries in memory
+
+
+def check_flags(flags: tuple[str, ...]) -> None:
+    """Raise Rejected for the first flag that does more than tune."""
+    if len(flags) > _MAX_FLAGS:
+        raise kernel_refused("native-flag", f"{len(flags)} compiler flags: a kernel may add {_MAX_FLAGS}")
+    for flag in flags:
+        if not isinstance(flag, str) or len(flag) > _MAX_FLAG_CHARACTERS or not _plain(flag):
+            raise kernel_refused(
+                "native-flag",
+                f"the compiler flag {str(flag)[:_MAX_FLAG_CHARACTERS]!r} is not one that a kernel may add:"
+                " give flags that only tune the code, -DNAME or -DNAME=number",
+            )
+
+
+def _plain(flag: str) -> bool:
+    if match := _DEFINITION.fullmatch(flag):
+        return match["name"] not in _KEYWORDS
+    return flag.isascii() and _ALLOWED.fullmatch(flag) is not None
 
 
 @dataclass(frozen=True)
@@ -38,9 +91,9 @@ class Builder:
     """
 
     def __init__(self, walls: Walls, cache: Path | None) -> None:
-        self._walls, self._store = walls, Store(cache)
+        self._walls, self._store = walls, KernelStore(cache)
         self._built: dict[str, BuiltLibrary] = {}
-        self._failed: dict[str, KernelRefused | CompileFailed] = {}  # so that no limit is reached twice
+        self._failed: dict[str, Rejected] = {}  # so that no limit is reached twice
 
     def forget_failures(self) -> None:
         """Compile what failed once more if it is asked for again: the texts of a new run's candidates are others."""
@@ -51,19 +104,21 @@ class Builder:
     ) -> BuiltLibrary:
         """Return the library of ``source``, from the cache if it is there.
 
-        Raises KernelRefused if it breaks a rule, and CompileFailed if it does not compile. Raises LimitReached if
-        compiling takes too much, and OutOfTime if it takes longer than ``patience`` seconds. Raises UserError if this
-        machine has no compiler.
+        Raises Rejected if it breaks a rule, and CompileFailed if it does not compile, if compiling takes too much, or
+        if this machine has no compiler. Raises TimeoutError if it takes longer than ``patience`` seconds.
         """
         screen(source, flags)
-        options = toolchain.options(flags, openmp=openmp)
-        key = toolchain.key(source, compile.arguments(options), toolchain.compiler())
+        try:
+            options = toolchain.options(flags, openmp=openmp)
+            key = toolchain.key(source, compile.arguments(options), toolchain.compiler())
+        except CompileError as error:
+            raise CompileFailed(str(error)) from error
         if key in self._failed:
             raise self._failed[key]
         if key not in self._built:
             try:
                 self._built[key] = self._build(key, source, options, patience)
-            except (KernelRefused, CompileFailed) as error:
+            except Rejected as error:
                 self._failed[key] = error.with_traceback(None)
                 raise
             while sum(len(built.data) for built in self._built.values()) > MAX_KEPT_BYTES and len(self._built) > 1:
@@ -84,16 +139,16 @@ class Builder:
 
 
 def screen(source: str, flags: tuple[str, ...]) -> None:
-    """Raise :class:`KernelRefused` if text or flags break a rule, :class:`CompileFailed` if the text prints."""
+    """Raise Rejected if text or flags break a rule, CompileFailed if the text prints."""
     if not source.isascii():
         try:
             source.encode()
         except UnicodeEncodeError:
-            raise KernelRefused("native", "the source is no text: it has half of a character") from None
+            raise kernel_refused("native", "the source is no text: it has half of a character") from None
     check_flags(flags)
     for line, rule, what in cpp_text.screen(source):
         if rule == "native-prints":
             message = f"{what}: {cpp_text.REMEDIES[rule]}"
             errors = (SourceError(line, 0, message),)
             raise CompileFailed(f"line {line} of the kernel's source: {message}", source, errors)
-        raise KernelRefused(rule, f"line {line} of the kernel's source: {what}: {cpp_text.REMEDIES[rule]}")
+        raise kernel_refused(rule, f"line {line} of the kernel's source: {what}: {cpp_text.REMEDIES[rule]}")

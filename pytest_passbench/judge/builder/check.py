@@ -1,5 +1,9 @@
 """The check that a compiled library is a kernel: it keeps no state, runs nothing at load, and calls listed functions.
 
+Functions of other libraries that it may call are those for arithmetic, memory, OpenMP, and the C++ runtime's own.
+Printing is not listed, since the measured process has nothing to print to; but it is a mistake, not a violation.
+Functions that keep a state between calls (``rand``, ``omp_set_num_threads``) are a violation.
+
 Sources: System V ABI, chapters 4 and 5 (segments, dynamic table, symbols), and its processor supplements for x86-64
 and AArch64 (relocations).
 """
@@ -11,10 +15,63 @@ import platform
 import re
 from itertools import pairwise
 
-from pytest_passbench.judge.builder import elf, symbols
-from pytest_passbench.judge.builder.elf import Library, Malformed, Segment
-from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
+from pytest_passbench.core.rejected import kernel_refused
+from pytest_passbench.judge.builder import elf
+from pytest_passbench.judge.builder.elf import ElfLibrary, Malformed, Segment
+from pytest_passbench.judge.builder.refusals import CompileFailed
 
+_MATHS = """
+    acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1 fabs fdim floor
+    fma fmax fmin fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan
+    nearbyint nextafter nexttoward pow remainder remquo rint round roundeven scalbln scalbn sin sincos sinh sqrt tan
+    tanh tgamma trunc j0 j1 jn y0 y1 yn cabs cacos cacosh carg casin casinh catan catanh ccos ccosh cexp cimag clog
+    conj cpow cproj creal csin csinh csqrt ctan ctanh fpclassify isinf isnan finite signbit drem gamma significand"""
+_MATH = re.compile(rf"(__)?({'|'.join(_MATHS.split())})(f|l|f16|f32|f64|f128)?(_finite)?")
+_VECTOR_MATH = re.compile(r"_ZGV[a-zA-Z]\w*")  # libmvec
+_PLAIN_WORDS = """
+    memcpy memmove memset memcmp memchr bcmp strlen strcmp strncmp strchr mempcpy
+    __memcpy_chk __memmove_chk __memset_chk __mempcpy_chk
+    malloc free calloc realloc aligned_alloc posix_memalign memalign abs labs llabs div ldiv lldiv qsort bsearch
+    abort __assert_fail __stack_chk_fail __stack_chk_guard __errno_location __libc_single_threaded
+    _Unwind_Resume __gxx_personality_v0 __fpclassify __fpclassifyf __signbit __signbitf __isnan __isnanf __isinf
+    __isinff __finite __finitef _dl_find_object"""
+_PLAIN = frozenset(_PLAIN_WORDS.split())
+_RUNTIME = re.compile(
+    r"""_Zn[wa]m(RKSt9nothrow_t)?  | _Zn[wa]mSt11align_val_t(RKSt9nothrow_t)?
+      | _Zd[la]Pv(m|RKSt9nothrow_t)? | _Zd[la]Pvm?St11align_val_t(RKSt9nothrow_t)? | _ZSt7nothrow
+      | __cxa_(allocate_exception|free_exception|init_primary_exception|throw|rethrow|begin_catch|end_catch
+              |get_exception_ptr|bad_cast|bad_typeid|throw_bad_array_new_length|throw_bad_array_length|pure_virtual
+              |deleted_virtual|call_unexpected|call_terminate)
+      | __dynamic_cast | _ZSt9terminatev | _ZSt\d+__throw_\w+ | _ZSt21__glibcxx_assert_failPKciS0_S0_
+      | _ZT[VIS]N10__cxxabiv1\w+ | _ZT[VIS](St|NSt|[a-z]$|P[a-z]$|PK[a-z]$)\w*
+      | _ZNK?St\d+(exception|bad_alloc|bad_cast|bad_array_new_length|bad_function_call|logic_error|runtime_error
+                  |invalid_argument|out_of_range|length_error|domain_error|range_error|overflow_error
+                  |underflow_error|bad_variant_access|bad_optional_access)\w*
+      | _ZSt1[89]_Rb_tree_\w+ | _ZSt2[0-9]_Rb_tree_\w+ | _ZNK?St8__detail\w+
+      | _ZNK?St7__cxx1112basic_stringIc\w+ | _ZNSaIcE[CD]\dE\w+ | _ZSt11_Hash_bytesPKvmm""",
+    re.X,
+)
+_OPENMP = re.compile(
+    r"""GOMP_(parallel|loop|barrier|critical_(start|end)|single|sections|section|atomic|ordered|task|doacross
+          |cancel|scope|workshare_task|masked|error)\w*
+      | omp_get_(thread_num|num_threads|max_threads|num_procs|thread_limit|dynamic|level|active_level
+          |max_active_levels|ancestor_thread_num|team_size|cancellation|num_teams|team_num|num_places|proc_bind)
+      | omp_in_(parallel|final)
+      | __kmpc_(fork_call|fork_call_if|for_static_(init|fini)_?\w*|dispatch_\w+|barrier|global_thread_num
+          |push_num_threads|push_proc_bind|serialized_parallel|end_serialized_parallel|single|end_single
+          |master|end_master|masked
+          |end_masked|reduce|reduce_nowait|end_reduce|end_reduce_nowait|critical|critical_with_hint|end_critical|ordered
+          |end_ordered
+          |atomic_\w+|omp_task\w*|taskgroup|end_taskgroup|taskloop\w*|flush|bound_\w+|ok_to_fork|in_parallel)""",
+    re.X,
+)
+_PRINTING = re.compile(
+    r"(__)?(f|v|vf)?printf(_chk)?|f?puts|f?putc|putchar|fflush|fwrite|perror|stdout|stderr|_ZSt4(cout|cerr)"
+)
+_LIBRARIES = re.compile(
+    r"lib(c|m|mvec|gomp|omp|omp5|iomp5|stdc\+\+|c\+\+|c\+\+abi|gcc_s|pthread|atomic)\.so(\.\d+)*"
+    r"|ld-linux-(x86-64|aarch64)\.so\.\d"
+)
 _NOTE, _PHDR, _EH_FRAME, _PROPERTY = 4, 6, 0x6474E550, 0x6474E553
 _SEGMENTS = {elf.LOAD, elf.DYNAMIC, elf.STACK, elf.RELRO, _NOTE, _PHDR, _EH_FRAME, _PROPERTY}
 _FUNCTION, _IFUNC, _THREAD = 2, 10, 6
@@ -26,15 +83,32 @@ _AT_LOAD = {12: "DT_INIT", 13: "DT_FINI", 25: "DT_INIT_ARRAY", 26: "DT_FINI_ARRA
 _AT_LOAD_SIZES = {27, 28, 33}
 # Relocations by machine: addresses in the library and of named symbols; no copies, no thread storage, no ifuncs.
 _RELOCATIONS = {62: {1, 6, 7, 8}, 183: {257, 1025, 1026, 1027}}
+_INSTEAD = "a kernel computes on its arguments; make tables const, and pass memory as an argument"
+_OF_THE_LINKER = ("_DYNAMIC", "_GLOBAL_OFFSET", "_ZGV")
+
+
+def may_call(name: str) -> bool:
+    """Return True if a kernel may use the symbol ``name`` of another library."""
+    return name in _PLAIN or any(pattern.fullmatch(name) for pattern in (_MATH, _RUNTIME, _OPENMP, _VECTOR_MATH))
+
+
+def prints(name: str) -> bool:
+    """Return True if the function ``name`` only writes to the terminal."""
+    return _PRINTING.fullmatch(name) is not None
+
+
+def may_need(library: str) -> bool:
+    """Return True if a kernel may be linked with ``library`` (a file name such as libm.so.6)."""
+    return _LIBRARIES.fullmatch(library) is not None
 
 
 def check(data: bytes) -> frozenset[str]:
     """Return the names of the functions that the library exports.
 
-    Raises :class:`KernelRefused`, or :class:`CompileFailed` if its only fault is that it prints.
+    Raises Rejected, or CompileFailed if its only fault is that it prints.
     """
     try:
-        library = Library(data)
+        library = ElfLibrary(data)
         _segments(library)
         _storage(library)
         _run_at_load(library)
@@ -42,77 +116,73 @@ def check(data: bytes) -> frozenset[str]:
         _relocations(library)
         return frozenset(s.name for s in library.symbols if s.section and s.kind == _FUNCTION)
     except Malformed as error:
-        raise KernelRefused("native-library", f"the built library can't be read: {error}") from None
+        raise kernel_refused("native-library", f"the built library can't be read: {error}") from None
 
 
-def _segments(library: Library) -> None:
+def _segments(library: ElfLibrary) -> None:
     if library.machine != elf.MACHINES.get(platform.machine()):
         raise Malformed("built for another machine")
     if library.of_kind(elf.TLS):
-        raise KernelRefused("native-state", f"the kernel keeps storage between calls (thread_local): {_INSTEAD}")
+        raise kernel_refused("native-state", f"the kernel keeps storage between calls (thread_local): {_INSTEAD}")
     if {segment.kind for segment in library.segments} - _SEGMENTS:
-        raise KernelRefused("native-library", "the built library has segments that no kernel has")
+        raise kernel_refused("native-library", "the built library has segments that no kernel has")
     loads = library.of_kind(elf.LOAD)
     for before, after in pairwise(loads):
         if _down(after.address) < _up(before.end):
             raise Malformed("segments overlap")
     if any(segment.flags & elf.WRITE and segment.flags & elf.EXECUTE for segment in loads):
-        raise KernelRefused("native-library", "the built library has memory that is both writable and executable")
+        raise kernel_refused("native-library", "the built library has memory that is both writable and executable")
     stacks = library.of_kind(elf.STACK)
     if len(stacks) != 1 or stacks[0].flags & elf.EXECUTE:
-        raise KernelRefused("native-library", "the built library wants an executable stack")
+        raise kernel_refused("native-library", "the built library wants an executable stack")
 
 
-def _run_at_load(library: Library) -> None:
+def _run_at_load(library: ElfLibrary) -> None:
     for tag, value in library.dynamic:
         if tag in _AT_LOAD or tag in _AT_LOAD_SIZES:
-            raise KernelRefused(
+            raise kernel_refused(
                 "native-load",
                 "the kernel runs code when it is loaded (a constructor or destructor, or a static object that is made"
                 " at run time): compute in the function, or make the object constexpr",
             )
         if tag not in _TABLES | _MORE_TABLES or value & ~_FLAGS.get(tag, value):
-            raise KernelRefused("native-library", f"the built library has the dynamic entry {tag:#x}: no kernel has")
+            raise kernel_refused("native-library", f"the built library has the dynamic entry {tag:#x}: no kernel has")
 
 
-def _dependencies(library: Library) -> None:
-    """Raise KernelRefused or CompileFailed if the library uses libraries or functions that are not listed."""
+def _dependencies(library: ElfLibrary) -> None:
+    """Raise Rejected or CompileFailed if the library uses libraries or functions that are not listed."""
     for name in library.needed_libraries:
-        if not symbols.may_need(name):
-            raise KernelRefused("native-library", f"the kernel is linked with {name}")
+        if not may_need(name):
+            raise kernel_refused("native-library", f"the kernel is linked with {name}")
     for symbol in library.symbols:
         if symbol.kind == _IFUNC:
-            raise KernelRefused("native-load", f"{symbol.name} is chosen by a function that runs at load (ifunc)")
+            raise kernel_refused("native-load", f"{symbol.name} is chosen by a function that runs at load (ifunc)")
         if symbol.kind == _THREAD:
-            raise KernelRefused("native-state", f"the kernel uses {symbol.name}, a thread's storage")
-    refused = [s.name for s in library.symbols if not s.section and s.name and not symbols.may_call(s.name)]
-    if refused and all(symbols.prints(name) for name in refused):
+            raise kernel_refused("native-state", f"the kernel uses {symbol.name}, a thread's storage")
+    refused = [s.name for s in library.symbols if not s.section and s.name and not may_call(s.name)]
+    if refused and all(prints(name) for name in refused):
         raise CompileFailed(
             f"the kernel prints ({readable(refused[0])}): a measured process has nothing to print to;"
             " print from the wrapper, or with --passbench-trusted"
         )
     if refused:
         others = f" (and {', '.join(map(readable, refused[1:4]))})" if refused[1:] else ""
-        raise KernelRefused(
+        raise kernel_refused(
             "native-symbol",
             f"the kernel uses {readable(refused[0])}{others}:"
             " it may call functions for arithmetic, memory and OpenMP only",
         )
 
 
-_INSTEAD = "a kernel computes on its arguments; make tables const, and pass memory as an argument"
-_OF_THE_LINKER = ("_DYNAMIC", "_GLOBAL_OFFSET", "_ZGV")
-
-
-def _storage(library: Library) -> None:
-    """Raise KernelRefused if memory stays writable once the library is loaded."""
+def _storage(library: ElfLibrary) -> None:
+    """Raise Rejected if memory stays writable once the library is loaded."""
     relro = library.of_kind(elf.RELRO)
     for load in library.of_kind(elf.LOAD):
         if load.flags & elf.WRITE and not (len(relro) == 1 and _covers(relro[0], load)):
             sealed = relro[0].end if relro else load.address
             names = [name for name in library.names_within(sealed, 1 << 40) if not name.startswith(_OF_THE_LINKER)]
             examples = f", {', '.join(map(readable, names[:3]))}" if names else ""
-            raise KernelRefused(
+            raise kernel_refused(
                 "native-state",
                 f"the kernel keeps storage between calls ({load.end - sealed} bytes{examples}): {_INSTEAD}",
             )
@@ -123,13 +193,13 @@ def _covers(relro: Segment, load: Segment) -> bool:
     return _down(relro.address) <= _down(load.address) and _up(load.end) <= _down(relro.end)
 
 
-def _relocations(library: Library) -> None:
+def _relocations(library: ElfLibrary) -> None:
     count, allowed = len(library.symbols), _RELOCATIONS[library.machine]
     writable = [segment for segment in library.of_kind(elf.LOAD) if segment.flags & elf.WRITE]
     for relocation in library.relocations:
         inside = any(s.address <= relocation.address and relocation.address + 8 <= s.end for s in writable)
         if relocation.kind not in allowed or relocation.symbol >= count or not inside:
-            raise KernelRefused("native-load", "the built library has a relocation that no kernel has (text, ifunc)")
+            raise kernel_refused("native-load", "the built library has a relocation that no kernel has (text, ifunc)")
 
 
 def readable(name: str) -> str:

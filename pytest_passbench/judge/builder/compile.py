@@ -10,14 +10,22 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import signal
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_passbench.judge.arms import sandbox
-from pytest_passbench.judge.arms.faults import SandboxFailed
-from pytest_passbench.judge.builder import process
-from pytest_passbench.judge.builder.diagnostics import MAX_ERRORS, linker_errors, source_errors, unshown
-from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached, limit_reached
+from pytest_passbench.judge.arms.failures import SandboxFailed
+from pytest_passbench.judge.builder.refusals import (
+    LIMIT,
+    MAX_ERRORS,
+    CompileFailed,
+    limit_reached,
+    linker_errors,
+    source_errors,
+    unshown,
+)
 from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.kernels import toolchain
 
@@ -48,6 +56,31 @@ exit $code
 """
 
 
+def run_compiler(
+    command: list[str], source: bytes, environment: dict[str, str], limit: float, patience: float
+) -> tuple[int, bytes, bytes]:
+    """Run a compiler with ``source`` on its standard input. Return exit code, output, and standard error.
+
+    Raises CompileFailed if it takes longer than the ``limit`` of all compilers (seconds), TimeoutError if it takes
+    longer than the caller's ``patience``: it may still compile, so it is tried again when it is asked for.
+    """
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True, cwd="/"
+    ) as process:
+        try:
+            data, output = process.communicate(source, timeout=min(limit, patience))
+        except BaseException as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # all processes of bubblewrap's sandbox end with the first
+            if isinstance(error, subprocess.TimeoutExpired):
+                if patience < limit:
+                    raise TimeoutError("the kernel is not compiled") from None
+                raise CompileFailed(f"compiling took longer than {limit:g} s", rule=LIMIT) from None
+            raise
+    return process.returncode, data, output
+
+
 def arguments(options: tuple[str, ...]) -> tuple[str, ...]:
     """Return the compiler's options: ``options`` and the builder's own. They are part of the cache's key."""
     return (*options, *_LINK)
@@ -58,8 +91,8 @@ def run(
 ) -> bytes:
     """Compile ``source`` and return the library. It exports only ``functions``.
 
-    Raises :class:`CompileFailed`, or :class:`LimitReached` if compiling takes too much time, memory or room. Raises
-    OutOfTime if it takes longer than the caller's ``patience`` in seconds, SandboxFailed if no compiler was run.
+    Raises CompileFailed, also if compiling takes too much time, memory or room. Raises
+    TimeoutError if it takes longer than the caller's ``patience`` in seconds, SandboxFailed if no compiler was run.
     """
     compiler = toolchain.compiler()
     call = [compiler, *arguments(options), f"-I{toolchain.INCLUDE}", "-x", "c++", "-"]
@@ -71,14 +104,14 @@ def run(
         command = sandbox.tool_command(program, walls, readable, SCRATCH_BYTES)
         path = os.environ.get("PATH", os.defpath)
         environment = {"PATH": path, "LC_ALL": "C", "TMPDIR": scratch, "HOME": "/nowhere"}
-        code, data, output = process.run(command, source.encode(), environment, TIMEOUT_SECONDS, patience)
+        code, data, output = run_compiler(command, source.encode(), environment, TIMEOUT_SECONDS, patience)
     text = output.decode(errors="replace")
     if not text.startswith(_STARTED):
         raise SandboxFailed(f"the sandbox of the compiler did not start: {text.strip() or f'it ended with {code}'}")
     if code or not data:
         raise _failure(code, text.removeprefix(_STARTED), source)
     if len(data) > MAX_LIBRARY_BYTES:
-        raise LimitReached(f"the compiled kernel is larger than {MAX_LIBRARY_BYTES >> 20} MiB")
+        raise CompileFailed(f"the compiled kernel is larger than {MAX_LIBRARY_BYTES >> 20} MiB", rule=LIMIT)
     return data
 
 

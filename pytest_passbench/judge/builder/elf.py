@@ -61,7 +61,7 @@ class Relocation:
     symbol: int
 
 
-class Library:
+class ElfLibrary:
     """A shared library, from its bytes. Methods and attributes raise :class:`Malformed` if a part can't be read."""
 
     def __init__(self, data: bytes) -> None:

@@ -7,8 +7,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from pytest_passbench.core.cache import user_cache
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.paths import user_cache
 
 MAX_CACHE_BYTES = 1 << 30  # on disk
 _DIGEST_BYTES = hashlib.sha256().digest_size
@@ -23,7 +23,7 @@ def cache_folder() -> Path | None:
     return folder if os.access(caches if caches.exists() else caches.parent, os.W_OK) else None
 
 
-class Store:
+class KernelStore:
     """A folder of the judge's user, which several builders may share. With None, nothing is kept.
 
     Raises UserError if the folder belongs to another user.

@@ -1,46 +1,134 @@
-"""Compiles checked Triton text to machine code that a measured process may load, and caches it by content."""
+"""Compiles checked Triton text to machine code that a measured process may load, and caches it by content.
+
+The compiler's sandbox has Python, Triton, and this package without its judge. It has no file of a candidate, and no
+device. Without bubblewrap, the compiler runs with the same limits and environment in a new empty folder.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
 import importlib.util
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_passbench.candidate.triton import KernelText
-from pytest_passbench.core.paths import PACKAGE
-from pytest_passbench.judge.arms.messages import BadMessage, parse
+from pytest_passbench.core.paths import IMPORTED_FROM, PACKAGE
+from pytest_passbench.core.rejected import Rejected
+from pytest_passbench.core.schema import Fields, Flag, Items, Kinds, Text, Whole, read
+from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.sandbox import Walls
-from pytest_passbench.judge.builder import triton_run
-from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached, limit_reached
-from pytest_passbench.judge.builder.store import Store
+from pytest_passbench.judge.builder.compile import run_compiler
+from pytest_passbench.judge.builder.refusals import LIMIT, CompileFailed, limit_reached
+from pytest_passbench.judge.builder.store import KernelStore
 from pytest_passbench.judge.builder.triton_types import Specialised
-from pytest_passbench.plans.machine_code import PARAMETER_BYTES, Binary
+from pytest_passbench.judge.scratch import Scratch
+from pytest_passbench.plans.machine_code import ANSWER, PARAMETER_BYTES, Binary
 
+TIMEOUT_SECONDS = 60  # for each launch
+TOTAL_TIMEOUT_SECONDS = 300  # for all launches of a kernel that are ordered at once
+MAX_MEMORY_BYTES = 4 << 30  # of each process
+SCRATCH_BYTES = 256 << 20
+_MAX_FILE_BYTES = 64 << 20
+MAX_OUTPUT_BYTES = 128 << 20
+_MESSAGE = Text(1 << 16)
+#: The compiler's answer about a launch: a description of its code, or why there is no code.
+DESCRIPTION = Kinds(
+    "status",
+    {
+        "made": Fields(
+            {
+                "name": Text(400),
+                "parameters": Items(Whole(1, 1 << 10), most=1 << 10),
+                "shared": Whole(0, 1 << 20),
+                "num_warps": Whole(1, 64),
+                "num_ctas": Whole(1, 64),
+                "scratch_bytes": Whole(0, 1 << 30),
+                "cooperative": Flag(),
+                "dependent": Flag(),
+            }
+        ),
+        "error": Fields({"message": _MESSAGE, "line": Whole(0, 1 << 31), "said": _MESSAGE}),
+        "ended": Fields({"ended": Whole(-64, 255), "said": _MESSAGE}),
+        "late": Fields({}),
+        "skipped": Fields({}),  # the launches before it took all the time
+    },
+)
+_START = (
+    f"import sys; sys.path.insert(0, {str(IMPORTED_FROM)!r}); "
+    "from pytest_passbench.compiling.main import main; main()"
+)
+_SCRIPT = f"""
+ulimit -c 0; ulimit -t {TIMEOUT_SECONDS}; ulimit -v {MAX_MEMORY_BYTES >> 10}; ulimit -f {_MAX_FILE_BYTES >> 9}
+"$@" | head -c {MAX_OUTPUT_BYTES}
+"""
 MAX_CODE_BYTES = 16 << 20
 _MAX_HIDDEN = 2  # pointers to scratch memory: the kernel's own since Triton 3.2, a profiler's since Triton 3.5
 
 
+def run(
+    text: dict[str, Any],
+    launches: Sequence[dict[str, Any]],
+    capability: int,
+    walls: sandbox.Walls,
+    patience: float = math.inf,
+) -> list[tuple[dict[str, Any], bytes]]:
+    """Return a description (see :data:`DESCRIPTION`) and the machine code of each launch of a checked text.
+
+    Raises :class:`CompileFailed` if the compiler does not start, or gives an answer of another form. Raises
+    TimeoutError if it takes longer than the caller's ``patience`` in seconds.
+    """
+    job = {
+        "text": text,
+        "launches": list(launches),
+        "capability": capability,
+        "seconds": TIMEOUT_SECONDS,
+        "seconds_in_all": TOTAL_TIMEOUT_SECONDS,
+    }
+    folder_context = contextlib.nullcontext(Path("/tmp")) if walls.strong else Scratch()
+    with folder_context as folder:
+        scratch = str(folder)
+        program = ["/bin/sh", "-c", _SCRIPT, "sh", sandbox.interpreter(), "-P", "-W", "ignore", "-c", _START, scratch]
+        command = sandbox.command(program, walls, devices=False, scratch_bytes=SCRATCH_BYTES)
+        folders = {"HOME": scratch, "TMPDIR": scratch, "TRITON_CACHE_DIR": f"{scratch}/cache"}
+        environment = sandbox.environment(1, "cuda", folders)
+        limit = TIMEOUT_SECONDS + TOTAL_TIMEOUT_SECONDS
+        _, data, output = run_compiler(command, json.dumps(job).encode(), environment, limit, patience)
+    answers = list(_answers(data))
+    if len(answers) != len(launches):
+        message = output.decode(errors="replace").strip()[-2000:] or "it said nothing"
+        raise CompileFailed(f"Triton's compiler gave {len(answers)} answers of {len(launches)}: {message}")
+    return answers
+
+
+def _answers(data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Yield the description and code of each complete answer. Raises CompileFailed for an answer of another form."""
+    place = 0
+    while place + ANSWER.size <= len(data):
+        described, code = ANSWER.unpack_from(data, place)
+        place += ANSWER.size
+        if place + described + code > len(data):
+            return
+        try:
+            form = read(DESCRIPTION, data[place : place + described])
+        except Rejected as error:
+            raise CompileFailed(f"Triton's compiler answers in a form that is none: {error}") from error
+        place += described + code
+        yield form, data[place - code : place]
+
+
 @dataclass(frozen=True)
-class Machine:
+class CompiledLaunch:
     """A launch's machine code, and its description for the launcher."""
 
     binary: Binary
     code: bytes
-
-
-class Mistake(CompileFailed):
-    """Triton rejects a kernel. ``line`` is the line of the candidate's file, 0 if it is not known."""
-
-    def __init__(self, line: int, message: str) -> None:
-        self.line = line
-        super().__init__(message)
 
 
 class TritonBuilder:
@@ -50,7 +138,7 @@ class TritonBuilder:
     """
 
     def __init__(self, walls: Walls, cache: Path | None) -> None:
-        self._walls, self._store = walls, Store(cache)
+        self._walls, self._store = walls, KernelStore(cache)
         self._failed: dict[str, CompileFailed] = {}  # so that no limit is reached twice
 
     def forget_failures(self) -> None:
@@ -59,11 +147,11 @@ class TritonBuilder:
 
     def machines(
         self, text: KernelText, launches: Sequence[Specialised], capability: int, patience: float = math.inf
-    ) -> list[Machine | CompileFailed]:
+    ) -> list[CompiledLaunch | CompileFailed]:
         """Return the machine code of each launch of a kernel, or the failure to compile it.
 
         ``capability`` is the device's, such as 90 for 9.0. Raises CompileFailed if Triton's compiler does not work
-        here, OutOfTime if it takes longer than ``patience`` seconds.
+        here, TimeoutError if it takes longer than ``patience`` seconds.
         """
         data = text.to_json()
         keys = [_key(data, launch, capability) for launch in launches]
@@ -71,12 +159,12 @@ class TritonBuilder:
         missing = {key: launch for key, launch in zip(keys, launches, strict=True) if results[key] is None}
         if missing:
             jobs = [launch.to_data() for launch in missing.values()]
-            answers = triton_run.run(data, jobs, capability, self._walls, patience)
+            answers = run(data, jobs, capability, self._walls, patience)
             for (key, launch), answer in zip(missing.items(), answers, strict=True):
                 results[key] = self._compiled(key, text, launch, *answer)
         return [machine for key in keys if (machine := results[key]) is not None]
 
-    def _stored(self, key: str, launch: Specialised) -> Machine | CompileFailed | None:
+    def _stored(self, key: str, launch: Specialised) -> CompiledLaunch | CompileFailed | None:
         if key in self._failed:
             return self._failed[key]
         stored = self._store.get(key)
@@ -84,13 +172,13 @@ class TritonBuilder:
             return None
         described, _, code = stored.partition(b"\n")
         try:
-            return _checked(parse(triton_run.DESCRIPTION, described), code, launch)
-        except (BadMessage, CompileFailed):
+            return _checked(read(DESCRIPTION, described), code, launch)
+        except Rejected:
             return None
 
     def _compiled(
         self, key: str, text: KernelText, launch: Specialised, described: dict[str, Any], code: bytes
-    ) -> Machine | CompileFailed:
+    ) -> CompiledLaunch | CompileFailed:
         try:
             failure = _failure(text, described)
             if failure is not None:
@@ -103,15 +191,15 @@ class TritonBuilder:
         return machine
 
 
-def _checked(described: dict[str, Any], code: bytes, launch: Specialised) -> Machine:
+def _checked(described: dict[str, Any], code: bytes, launch: Specialised) -> CompiledLaunch:
     """Return machine code whose description fits the parameters that a launch passes.
 
-    Raises CompileFailed if there is no code or it does not fit, LimitReached if it is too large.
+    Raises CompileFailed if there is no code, if it does not fit, or if it is too large.
     """
     if not code.startswith(b"\x7fELF"):
         raise CompileFailed("Triton's compiler made no machine code")
     if len(code) > MAX_CODE_BYTES:
-        raise LimitReached(f"the compiled kernel is larger than {MAX_CODE_BYTES >> 20} MiB")
+        raise CompileFailed(f"the compiled kernel is larger than {MAX_CODE_BYTES >> 20} MiB", rule=LIMIT)
     fields = {name: value for name, value in described.items() if name not in ("status", "parameters")}
     sizes = tuple(described["parameters"])
     hidden = len(sizes) - len(launch.passed)
@@ -122,19 +210,19 @@ def _checked(described: dict[str, Any], code: bytes, launch: Specialised) -> Mac
             f"this Triton compiles kernels in another form: parameters of {sizes} bytes, where the launch passes"
             f" {expected} and up to {_MAX_HIDDEN} pointers"
         )
-    return Machine(binary, code)
+    return CompiledLaunch(binary, code)
 
 
 def _failure(text: KernelText, described: dict[str, Any]) -> CompileFailed | None:
     """Return the failure that the compiler's answer describes; None if it made the code."""
     if described["status"] == "late":
-        return LimitReached(f"compiling took longer than {triton_run.TIMEOUT_SECONDS} s")
+        return CompileFailed(f"compiling took longer than {TIMEOUT_SECONDS} s", rule=LIMIT)
     if described["status"] == "skipped":
-        limit = triton_run.TOTAL_TIMEOUT_SECONDS
-        return LimitReached(f"compiling a kernel's configurations took longer than {limit} s")
+        limit = TOTAL_TIMEOUT_SECONDS
+        return CompileFailed(f"compiling a kernel's configurations took longer than {limit} s", rule=LIMIT)
     if described["status"] == "error":
         message = f"{described['message']}\n{described['said']}".strip()
-        return limit_reached(message) or Mistake(text.lines.get(described["line"], 0), message)
+        return limit_reached(message) or CompileFailed(message, line=text.lines.get(described["line"], 0))
     if described["status"] == "ended":
         message = f"Triton's compiler ended with {described['ended']}: {described['said']}"
         return limit_reached(message) or CompileFailed(message)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_passbench.candidate.triton import KernelText, check_options
+from pytest_passbench.core.rejected import plan_refused
 from pytest_passbench.plans.launch import Argument, Operand, TritonLaunch, TritonType
 from pytest_passbench.plans.machine_code import PARAMETER_BYTES, Passed, fits
 
@@ -26,10 +27,6 @@ _SHORT = {
     **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
 }
 _POINTED = {**_SHORT, "bool": "i1", "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5"}
-
-
-class Unspecialised(Exception):
-    """A kernel can't be compiled for a launch. The message is a sentence without its subject."""
 
 
 @dataclass
@@ -57,11 +54,11 @@ class Specialised:
 
 
 def specialise(text: KernelText, launch: TritonLaunch, tensors: Sequence[Argument]) -> Specialised:
-    """Return ``launch`` in the compiler's form. ``tensors`` are its plan's arguments. Raises Unspecialised."""
+    """Return ``launch`` in the compiler's form. ``tensors`` are its plan's arguments. Raises Rejected."""
     values = dict(launch.arguments)
     for name in text.parameters:
         if name not in values:
-            raise Unspecialised(f"launches {text.name} without its parameter {name}")
+            raise plan_refused("argument", f"launches {text.name} without its parameter {name}")
     specialiser = _Specialiser(text, tensors, Specialised(options=check_options(dict(launch.options))))
     for number, name in enumerate(text.parameters):
         specialiser.parameter(number, name, values[name])
@@ -90,11 +87,11 @@ class _Specialiser:
         return name in listed or number in listed
 
     def _typed(self, number: int, name: str, value: Any) -> str:
-        """Return the type in the parameter's annotation. Raises Unspecialised if the value does not fit it."""
+        """Return the type in the parameter's annotation. Raises Rejected if the value does not fit it."""
         stated = self._text.types[name]
         kind = _SHORT.get(stated, stated)
         if kind not in PARAMETER_BYTES or not fits(kind, value):
-            raise Unspecialised(f"launches {self._text.name} with a wrong argument {name}: no tl.{stated}")
+            raise plan_refused("argument", f"launches {self._text.name} with a wrong argument {name}: no tl.{stated}")
         plain = kind == "u1" or kind.startswith(("fp", "bf"))
         skipped = any(
             self._listed(option, number, name) for option in ("do_not_specialize", "do_not_specialize_on_alignment")
@@ -130,7 +127,7 @@ class _Specialiser:
         pointed = _POINTED.get(operand.form.dtype)
         if pointed is None:
             start = f"launches {self._text.name} with a wrong argument {names[0]}"
-            raise Unspecialised(f"{start}: Triton has no pointer to {operand.form.dtype}")
+            raise plan_refused("argument", f"{start}: Triton has no pointer to {operand.form.dtype}")
         return f"*{pointed}"
 
     def _constant(self, path: list[int], name: str, value: Any) -> str:
@@ -138,7 +135,7 @@ class _Specialiser:
             self.result.constants.append((path, _literal(value)))
         except ValueError as error:
             start = f"launches {self._text.name} with a wrong argument {name}"
-            raise Unspecialised(f"{start}: {error} is no constant of a Triton kernel") from None
+            raise plan_refused("argument", f"{start}: {error} is no constant of a Triton kernel") from None
         return "constexpr"
 
 

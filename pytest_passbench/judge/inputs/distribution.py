@@ -52,7 +52,7 @@ class Integers:
 
 
 @dataclass(frozen=True)
-class Choice:
+class TwoValues:
     """A choice of two values: ``value`` for ``share`` of 256 elements, ``other`` for the rest."""
 
     value: float
@@ -67,7 +67,7 @@ class Literal:
     values: torch.Tensor
 
 
-Distribution = Normal | Integers | Choice | Literal
+Distribution = Normal | Integers | TwoValues | Literal
 
 
 @dataclass(frozen=True)
@@ -154,12 +154,12 @@ def _extreme(spec: TensorSpec) -> bool:
     return any(not math.isfinite(bound) or abs(bound) > MIN_EXTREME for bound in bounds)
 
 
-def _mask(spec: TensorSpec) -> Choice:
+def _mask(spec: TensorSpec) -> TwoValues:
     """Return the draw of an additive mask: its two recorded bounds, the extreme one for a quarter of the elements."""
     low = spec.min if spec.min is not None else 0.0
     high = spec.max if spec.max is not None else 0.0
     extreme, usual = (low, high) if abs(low) > abs(high) else (high, low)
-    return Choice(extreme, usual, MASKED_SHARE)
+    return TwoValues(extreme, usual, MASKED_SHARE)
 
 
 def _integers(spec: TensorSpec) -> Integers:

@@ -6,14 +6,19 @@ The budget is wall time, so it includes building, waiting for a core, and the sl
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from pytest_passbench.timing.budget import pair_seconds
 from pytest_passbench.timing.looks import FIRST_LOOK, TO_EAGER, TO_REFERENCE
 from pytest_passbench.timing.rounds import BLOCK_SECONDS, MAX_PAIR_SECONDS, Shape, shape
+
+#: The fewest seconds of timed blocks per pair. With less, a run spends its time on forks and warming up.
+MIN_PAIR_SECONDS = 0.004
+#: The share of a run's time for the first looks. Later looks and all else take the rest.
+FIRST_SHARE = 0.7
 
 #: Phases of a subgraph's time that do not come with every pair.
 OUTSIDE_PAIRS = ("read", "build", "inputs", "wait", "end", "other", "verify", "audit")
@@ -123,3 +128,20 @@ class Budget:
 def _mean(values: list[float], default: float) -> float:
     """Return the mean of the latest values, since a machine changes. Return ``default`` if there are no values."""
     return fmean(values[-LATEST:]) if values else default
+
+
+def pair_seconds(fixed: Sequence[float], budget: float) -> float:
+    """Return the seconds of timed blocks that a pair may have.
+
+    They are chosen so that the first look of every subgraph fits into :data:`FIRST_SHARE` of ``budget`` (seconds).
+    ``fixed`` holds the other seconds that a pair of each subgraph costs: forks and warming up.
+
+    A short budget takes rounds away from the pairs, not pairs from the estimate, since rounds cannot remove the
+    spread between processes. The result lies between :data:`MIN_PAIR_SECONDS` and
+    :data:`pytest_passbench.timing.rounds.MAX_PAIR_SECONDS`, the default. So a budget that is too short is not
+    kept.
+    """
+    if not fixed:
+        return MAX_PAIR_SECONDS
+    left = FIRST_SHARE * budget / FIRST_LOOK - math.fsum(fixed)
+    return min(MAX_PAIR_SECONDS, max(MIN_PAIR_SECONDS, left / len(fixed)))

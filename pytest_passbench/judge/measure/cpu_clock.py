@@ -8,18 +8,21 @@ rounds. The verified calls are drawn when all arms of the round have run.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import cycle
 
+from pytest_passbench.judge.arms import processes
 from pytest_passbench.judge.arms.forks import blaming, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
+from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import BlockTime, Runner
-from pytest_passbench.judge.arms.template import Effects, Template
+from pytest_passbench.judge.arms.template import ForkOrder, GraphEffects, Template
 from pytest_passbench.judge.arms.watch import waited, waiting_times
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
-from pytest_passbench.judge.machine.priority import Preference
-from pytest_passbench.judge.measure.others import Others
+from pytest_passbench.judge.machine.process import Preference
 from pytest_passbench.protocol import DEPTHS
 from pytest_passbench.timing.clock import Block
 from pytest_passbench.timing.rounds import BLOCK_SECONDS, Disturbance
@@ -28,11 +31,53 @@ MAX_WARM_BLOCKS = 12  # to warm a runner up
 EMPTY_BLOCKS, EMPTY_PAIRS = 3, 2  # empty blocks of each pair, and pairs that have them
 PYTHON, ENGINE = "python", "engine"  # what makes the calls of an arm's blocks
 NO_INPUTS = Batch()
-
-
 #: A function that is called after a round with the arms' runners, its batch, the number of calls in a block, and the
 #: number of earlier rounds of the pair.
 Verify = Callable[[Mapping[str, Runner], Batch, int, int], None]
+
+
+@dataclass(frozen=True)
+class Used:
+    """The CPU seconds of an arm's other processes, and the wall seconds in which they used them."""
+
+    cpu: float
+    wall: float
+
+
+class Others:
+    """The account of these processes over all pairs. Between :meth:`begin` and :meth:`end` they get no orders."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, list[Used]] = {}
+        self._clocks: dict[str, list[int]] = {}
+        self._before: dict[str, float] = {}
+        self._since = 0.0
+
+    def begin(self, pids: Mapping[str, Iterable[int]]) -> None:
+        """Note the CPU time that these processes of each arm have used so far."""
+        self._clocks = {
+            arm: [processes.cpu_clock(pid) for pid in processes_of_arm] for arm, processes_of_arm in pids.items()
+        }
+        self._before = {arm: _seconds(clocks) for arm, clocks in self._clocks.items()}
+        self._since = time.monotonic()
+
+    def end(self) -> None:
+        """Add the CPU time since the last :meth:`begin`. A second call does nothing."""
+        wall = time.monotonic() - self._since
+        for arm, clocks in self._clocks.items():
+            self.used.setdefault(arm, []).append(Used(_seconds(clocks) - self._before[arm], wall))
+        self._clocks = {}
+
+
+def _seconds(clocks: Iterable[int]) -> float:
+    """Return the CPU seconds of all processes together. One that has ended is left out: its arm fails elsewhere."""
+    total = 0.0
+    for clock in clocks:
+        try:
+            total += processes.cpu_seconds(clock)
+        except Gone:
+            continue
+    return total
 
 
 class CpuClock:
@@ -49,7 +94,7 @@ class CpuClock:
     def __init__(
         self,
         templates: Mapping[str, Template],
-        program: Effects,
+        program: GraphEffects,
         bench: Bench,
         verify: Verify,
     ) -> None:
@@ -70,8 +115,6 @@ class CpuClock:
         self.phases = bench.phases
         #: For each arm and block of a round, its CPU seconds, and those that its cores could give in that time.
         self.cpu: dict[str, list[tuple[float, float]]] = {}
-        #: For each arm, the wall seconds of its blocks in the rounds of all pairs. Nothing is taken off.
-        self.walls: dict[str, list[float]] = {}
         #: For each arm, True if its last block touched no new memory.
         self.warm: dict[str, bool] = {}
         #: CPU time of the other processes in the arms' sandboxes.
@@ -107,8 +150,7 @@ class CpuClock:
         with self.phases("fork"), self._bench.awake.off():
             _end(self._runners, self._bench.cores.forking[::-1])  # now, so that they have ended when blocks run
             templates = {arm: self._templates[arm] for arm in self.arms}
-            forked = fork_all(templates, self._program, self.calls, self._bench.cores, self._bench.deadline, rehearse)
-            self._runners = forked
+            self._runners = fork_all(templates, ForkOrder(self._program, self.calls, rehearse), self._bench)
         self.others.begin({arm: template.resting for arm, template in templates.items()})
         self._priority.begin()
 
@@ -190,8 +232,6 @@ class CpuClock:
                 self._verify(self._runners, self._batch, calls, self._rounds)
             self._rounds += 1
         self.warm[arm] = duration.warm
-        if self._empty:  # a round of a pair, not of the probe
-            self.walls.setdefault(arm, []).append(duration.wall)
         self.cpu.setdefault(arm, []).append((duration.cpu, duration.wall * len(self._bench.cores.arms)))
         noise = Disturbance(duration.wall, stolen=max(0.0, stolen), touched=duration.touched)
         return Block(_without(self._empty.get(arm, 0.0), duration.wall), calls, noise)
@@ -222,7 +262,7 @@ class CpuClock:
         return self._runners
 
     @property
-    def program(self) -> Effects:
+    def program(self) -> GraphEffects:
         """The subgraph's effects, as eager's template states them."""
         return self._program
 

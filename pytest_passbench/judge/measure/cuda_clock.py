@@ -6,10 +6,9 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from pytest_passbench.judge.arms.cuda import CudaRunner, CudaTemplate
+from pytest_passbench.judge.arms.cuda import CudaRunner, CudaTemplate, Keeper
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import blaming
-from pytest_passbench.judge.arms.keeper import Keeper
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import BlockTime
 from pytest_passbench.judge.machine.gpu import throttled

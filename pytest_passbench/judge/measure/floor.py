@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from pytest_passbench.judge.arms.names import TWIN
-from pytest_passbench.timing.aa_floor import Floor, aa_floor, unexplained
+from pytest_passbench.timing.aa_floor import NoiseFloor, aa_floor, unexplained
 from pytest_passbench.timing.estimate import Estimate, from_values, pair_value
 from pytest_passbench.timing.looks import MIN_DELTA
 from pytest_passbench.timing.measurement import Arms
@@ -52,7 +52,7 @@ class Noise:
             del values[:-MAX_SESSIONS]
 
     @property
-    def floor(self) -> Floor | None:
+    def floor(self) -> NoiseFloor | None:
         """The A/A floor; None before the first session."""
         ratios = [estimate.log_ratio for estimate in self._estimates()]
         return aa_floor(ratios) if ratios else None

@@ -1,4 +1,7 @@
-"""Answers templates' requests: it turns a match of a pass into a launch plan with compiled kernels."""
+"""Answers templates' requests: it turns a match of a pass into a launch plan with compiled kernels.
+
+What a plan returns is held against the dtypes and shapes of the operators that it replaces.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +14,32 @@ import torch
 
 from pytest_passbench.candidate.triton import KernelText, stored
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.record import Finding
+from pytest_passbench.core.rejected import WRONG_CALL, Rejected, plan_refused
 from pytest_passbench.core.settings import Policy
 from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.template import Answer
 from pytest_passbench.judge.audits.layers import describe, violation, warning
 from pytest_passbench.judge.builder.build import Builder, BuiltLibrary
-from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused, OutOfTime
+from pytest_passbench.judge.builder.refusals import CompileFailed, explained
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
-from pytest_passbench.judge.reading.cpp_errors import explained
-from pytest_passbench.judge.reading.reader import VIOLATIONS, WRONG_CALL, Reader, Refusal, named
-from pytest_passbench.judge.reading.shapes import Mismatch, mismatch, zeros
-from pytest_passbench.judge.reading.triton_code import machine_code
-from pytest_passbench.judge.reading.triton_texts import TextRefused, checked_text
-from pytest_passbench.judge.sealing import sealed
-from pytest_passbench.kernels.errors import CompileError
+from pytest_passbench.judge.reading.reader import VIOLATIONS, Reader, named
+from pytest_passbench.judge.reading.triton_code import checked_text, machine_code
 from pytest_passbench.kernels.signatures import Signature
 from pytest_passbench.plans import parse
-from pytest_passbench.plans.launch import CppKernel, Launch, LaunchPlan, Operand, Operator, Request, TritonKernel
+from pytest_passbench.plans.launch import (
+    ITEM_BYTES,
+    Allocate,
+    CppKernel,
+    Form,
+    Launch,
+    LaunchPlan,
+    Operand,
+    Operator,
+    Request,
+    Result,
+    TritonKernel,
+    contiguous,
+)
 from pytest_passbench.plans.words import steps
 from pytest_passbench.plans.written import returns_written, written
 from pytest_passbench.suite.allowlist import resolve
@@ -39,34 +51,61 @@ _INTEGERS = {
     for sign in ("", "u")
     for bits in (8, 16, 32, 64)
 }
-
-
 MAX_LIBRARY_BYTES = 64 << 20  # of all compiled kernels of a pass directory, since the judge keeps them in memory
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The answer to a template's request: a plan, and its kernels ready to be loaded.
+class Mismatch:
+    """A plan's return of another dtype or shape than the operators that it replaces give.
 
-    ``plan`` is the plan as data, and ``message`` is what the template gets.
-    ``compiled`` has the libraries, and after them the machine code of all Triton kernels in one piece, if any.
-    ``untuned`` has the name of the pass if a launch has several configurations, and the first one will be taken.
-    ``steps`` is the plan in words. ``fruitful`` is True if a kernel writes bytes that the plan returns. ``mismatch``
-    says that the plan returns another dtype or shape than it should.
+    ``status`` is a record's, and ``message`` is a sentence. ``wider``: the shape is right, and the dtype has no fewer
+    bytes.
     """
 
-    plan: dict[str, Any]
-    message: dict[str, Any]
-    compiled: tuple[bytes, ...]
-    findings: tuple[Finding, ...]
-    untuned: tuple[str, ...] = ()
-    steps: tuple[str, ...] = ()
-    fruitful: bool = True
-    mismatch: Mismatch | None = None
+    status: str
+    message: str
+    wider: bool
 
-    def descriptors(self) -> tuple[int, ...]:
-        """Return a new descriptor of each item of ``compiled``. The caller closes them."""
-        return tuple(sealed(data) for data in self.compiled)
+
+def mismatch(request: Request, plan: LaunchPlan) -> Mismatch | None:
+    """Return the first value of a plan that differs from what the replaced operators give, or None if none does.
+
+    A value may be of any form if nothing uses it, and if the operators' form depends on values.
+    """
+    for number, (operand, expected) in enumerate(zip(plan.returns, request.results, strict=False), 1):
+        actual = Result(operand.form.dtype, operand.form.shape)
+        if expected is None or actual == expected:
+            continue
+        which = f" as value {number} of {len(plan.returns)}" if len(plan.returns) > 1 else ""
+        message = f"pass {request.name} returns {actual}{which}; the operators that it replaces give {expected}"
+        if actual.shape != expected.shape:
+            return Mismatch("shape_mismatch", message, wider=False)
+        return Mismatch("type_mismatch", message, wider=ITEM_BYTES[actual.dtype] >= ITEM_BYTES[expected.dtype])
+    return None
+
+
+def zeros(request: Request, plan: LaunchPlan) -> dict[str, Any]:
+    """Return the message with a plan of zeros in place of ``plan``, of the forms that the replaced operators give.
+
+    With it the operators behind the match still run, so the other matches of the graph are found.
+    """
+    pairs = zip(plan.returns, request.results, strict=True)
+    forms = [_form(operand, expected) for operand, expected in pairs]
+    returns = tuple(Operand("buffer", index, 0, form) for index, form in enumerate(forms))
+    zero_plan = LaunchPlan(plan.tensors, (), (), tuple(Allocate(form, 0) for form in forms), returns)
+    return {"plan": zero_plan.to_data(), "kernels": [], "written": []}
+
+
+def _form(operand: Operand, expected: Result | None) -> Form:
+    return operand.form if expected is None else contiguous(expected.dtype, expected.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedAnswer(Answer):
+    """An answer with its plan as data. ``mismatch``: the plan returns another dtype or shape than it should."""
+
+    plan: dict[str, Any]
+    mismatch: Mismatch | None
 
 
 @dataclass
@@ -82,11 +121,11 @@ class Planner:
     policy: Policy
     root: Path
     folder: str
-    _answers: dict[str, Answer] = field(default_factory=dict)
+    _answers: dict[str, PlannedAnswer] = field(default_factory=dict)
     _texts: dict[str, KernelText] = field(default_factory=dict)  # of all plans, by name
     _compiled: set[bytes] = field(default_factory=set)  # kernels of all plans
 
-    def answer(self, data: Any, capability: int | None = None) -> Answer:
+    def answer(self, data: Any, capability: int | None = None) -> PlannedAnswer:
         """Return the answer to a template's request. ``capability`` is its CUDA device's, None on a CPU.
 
         Raises ArmFailure if there is no plan, with a finding if a rule is broken. It also raises ArmFailure if the
@@ -99,50 +138,40 @@ class Planner:
             raise ArmFailure(planned.mismatch.status, "plan", f"{file}: {planned.mismatch.message}")
         return planned
 
-    def planned(self, data: Any, capability: int | None = None) -> Answer:
+    def planned(self, data: Any, capability: int | None = None) -> PlannedAnswer:
         """Return the answer to a template's request as :meth:`answer` does, but also if it has a ``mismatch``.
 
         Unless that is a wider dtype, the message is the plan of zeros that stands in for it.
         """
         try:
             request = parse.request(data)
-        except parse.PlanRefused as error:
+        except Rejected as error:
             raise ArmFailure("integrity", "plan", f"a request that is none: {error}") from error
         key = f"{capability} {request!r}"
         if key not in self._answers:
             self._answers[key] = self._answer(request, capability)
         return self._answers[key]
 
-    def _answer(self, request: Request, capability: int | None) -> Answer:
+    def _answer(self, request: Request, capability: int | None) -> PlannedAnswer:
         try:
             plan = self.reader.record(request, self.policy)
             check(request, plan, self.policy)
             message, compiled, fruitful = self._kernels(plan, capability)
-        except Refusal as refusal:
-            raise self._failure(request.name, "plan", refusal) from refusal
-        except TextRefused as refusal:
-            raise self._text_failure(request.name, refusal) from refusal
-        except KernelRefused as refusal:
-            raise self._failure(request.name, "kernel", Refusal(refusal.rule, refusal.message)) from refusal
-        except OutOfTime as error:
+        except Rejected as rejected:
+            raise self._failure(request.name, rejected) from rejected
+        except TimeoutError as error:
             raise self.reader.late("compile", f"pass {request.name}: its kernels are not compiled") from error
-        except CompileFailed as error:
-            explanation = explained(error, self.root, request.name)
-            raise ArmFailure("compile_fail", "compile", explanation) from error
-        except CompileError as error:
-            raise ArmFailure("compile_fail", "compile", f"pass {request.name}: {error}") from error
         size = sum(table.nbytes for table in plan.tables)
         explanation = f"pass {request.name} brings {size} bytes of constant tables"
         findings = (warning("plan", "table", explanation),) if size else ()
         untuned = (request.name,) if capability is None and plan.tunable else ()
-        data_of_plan = plan.to_data()
-        wrong = mismatch(request, plan)
+        data_of_plan, wrong = plan.to_data(), mismatch(request, plan)
         if wrong is not None and not wrong.wider:
-            return Answer(
-                data_of_plan, zeros(request, plan), (), findings, untuned, tuple(steps(data_of_plan)), fruitful, wrong
-            )
-        message = {"plan": data_of_plan, **message}
-        return Answer(data_of_plan, message, compiled, findings, untuned, tuple(steps(data_of_plan)), fruitful, wrong)
+            message, compiled = zeros(request, plan), ()
+        else:
+            message = {"plan": data_of_plan, **message}
+        words = tuple(steps(data_of_plan))
+        return PlannedAnswer(message, compiled, findings, untuned, words, fruitful, plan=data_of_plan, mismatch=wrong)
 
     def located(self, message: str) -> str:
         """Return a message with the places in Triton kernels as places in the candidate's files."""
@@ -154,23 +183,24 @@ class Planner:
             return match[0]
         return f"{self.root / text.file}:{text.lines.get(line, text.line)}"
 
-    def _failure(self, name: str, layer: str, refusal: Refusal) -> ArmFailure:
-        """Return a refusal as the arm's failure: a violation of a rule, or a wrapper that no plan can express."""
-        file = named(refusal.file, self.folder) or named(f"{name}.py", self.folder)
-        who = "the kernel wrapper " if layer == "plan" and refusal.rule != WRONG_CALL else ""
-        message = f"pass {name}: {who}{refusal.message}"
-        if layer == "plan" and refusal.rule not in VIOLATIONS:
-            place = f"{named(refusal.file, self.root)}:{refusal.line}: " if refusal.line else ""
-            status, phase = ("compile_fail", "compile") if refusal.rule == "no-kernel" else ("runtime_fail", "plan")
-            return ArmFailure(status, phase, f"{place}{message}")
-        finding = violation(layer, refusal.rule, message, file, refusal.line)
-        return ArmFailure("integrity", layer, describe(finding), (finding,), frozenset({name}))
+    def _failure(self, name: str, rejected: Rejected) -> ArmFailure:
+        """Return a refusal as the arm's failure.
 
-    def _text_failure(self, name: str, refusal: TextRefused) -> ArmFailure:
-        if refusal.rule is None:
-            place = f"{named(refusal.file, self.root)}:{refusal.line}"
-            return ArmFailure("compile_fail", "compile", f"{place}: pass {name}: {refusal.message}")
-        return self._failure(name, "kernel", Refusal(refusal.rule, refusal.message, refusal.file, refusal.line))
+        It is a violation of a rule, a wrapper that no plan can express, or a kernel that does not compile.
+        """
+        if isinstance(rejected, CompileFailed):
+            return ArmFailure("compile_fail", "compile", explained(rejected, self.root, name))
+        layer, rule = rejected.layer, rejected.rule
+        who = "the kernel wrapper " if layer == "plan" and rule != WRONG_CALL else ""
+        message = f"pass {name}: {who}{rejected.message}"
+        if not rule or (layer == "plan" and rule not in VIOLATIONS):
+            place = f"{named(rejected.file, self.root)}:{rejected.line}: " if rejected.line else ""
+            compiles = layer == "plan" and rule != "no-kernel"
+            status, phase = ("runtime_fail", "plan") if compiles else ("compile_fail", "compile")
+            return ArmFailure(status, phase, f"{place}{message}")
+        file = named(rejected.file or f"{name}.py", self.folder)
+        finding = violation(layer, rule, message, file, rejected.line)
+        return ArmFailure("integrity", layer, describe(finding), (finding,), frozenset({name}))
 
     def _kernels(self, plan: LaunchPlan, capability: int | None) -> tuple[dict[str, Any], tuple[bytes, ...], bool]:
         """Return the part of a template's answer about the plan's kernels, the compiled kernels, and ``fruitful``.
@@ -193,7 +223,7 @@ class Planner:
             self._count(built.data)
             signature = built.functions.get(kernel.function)
             if signature is None or signature.result != "void":
-                raise Refusal("kernel", f"launches {kernel.function}, which its source does not define")
+                raise plan_refused("kernel", f"launches {kernel.function}, which its source does not define")
             for step in plan.steps:
                 if isinstance(step, Launch) and step.kernel == number:
                     _check_arguments(kernel, signature, step.arguments)
@@ -215,44 +245,46 @@ class Planner:
         return self.reader.patience("compile")
 
     def _count(self, data: bytes) -> None:
-        """Count a compiled kernel. Raises Refusal if all of them together are too large."""
+        """Count a compiled kernel. Raises Rejected if all of them together are too large."""
         self._compiled.add(data)
         if sum(len(compiled) for compiled in self._compiled) > MAX_LIBRARY_BYTES:
-            raise Refusal("size", f"brings libraries of more than {MAX_LIBRARY_BYTES >> 20} MiB")
+            raise plan_refused("size", f"brings libraries of more than {MAX_LIBRARY_BYTES >> 20} MiB")
 
 
 def check(request: Request, plan: LaunchPlan, policy: Policy) -> None:
-    """Raise Refusal for a well-formed plan that ``policy`` does not allow, or that does not fit the request."""
+    """Raise Rejected for a well-formed plan that ``policy`` does not allow, or that does not fit the request."""
     if len(plan.returns) != request.outputs:
-        raise Refusal(
+        raise plan_refused(
             "result", f"returns {counted(len(plan.returns), 'value')}, and the pattern returns {request.outputs}"
         )
     operators = [step.name for step in plan.steps if isinstance(step, Operator)]
     if policy != "open":
         if operators:
-            raise Refusal("torch-op", f"computes with torch ({operators[0]})")
+            raise plan_refused("torch-op", f"computes with torch ({operators[0]})")
         if not plan.launches:
-            raise Refusal("torch-op", "launches no kernel: it only allocates, copies or hands on its arguments")
+            raise plan_refused("torch-op", "launches no kernel: it only allocates, copies or hands on its arguments")
     for name in operators:
         message = f"calls {name}, which is no operator of a graph"
         try:
             operator: Any = resolve(f"torch.ops.{name}")
         except Exception as error:
-            raise Refusal("operator", message) from error
+            raise plan_refused("operator", message) from error
         if not isinstance(operator, torch._ops.OpOverload):  # a name of several overloads, not one operator
-            raise Refusal("operator", message)
+            raise plan_refused("operator", message)
 
 
 def _check_arguments(kernel: CppKernel, signature: Signature, arguments: tuple[Any, ...]) -> None:
     parameters, name = signature.parameters, kernel.function
     if len(parameters) != len(arguments):
-        raise Refusal("argument", f"launches {name} with {counted(len(arguments), 'argument')} of {len(parameters)}")
+        raise plan_refused(
+            "argument", f"launches {name} with {counted(len(arguments), 'argument')} of {len(parameters)}"
+        )
     for position, (kind, value) in enumerate(zip(parameters, arguments, strict=True)):
         if not _fits(kind, value):
-            raise Refusal("argument", f"launches {name} with a wrong argument {position + 1}: no {kind}")
+            raise plan_refused("argument", f"launches {name} with a wrong argument {position + 1}: no {kind}")
         if isinstance(value, Operand) and value.source == "table" and position in signature.written:
             message = f"lets {name} write to a tensor made outside the call (argument {position + 1})"
-            raise Refusal("outside", f"{message}: allocate it inside, or make the parameter a pointer to const")
+            raise plan_refused("outside", f"{message}: allocate it inside, or make the parameter a pointer to const")
 
 
 def _fits(kind: str, value: Any) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 
 from pytest_passbench.candidate.layout import PassDir
 from pytest_passbench.core.escape import LINES, printable
+from pytest_passbench.core.rejected import Rejected, plan_refused
 from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import MAX_OUTPUT_BYTES, Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, ending
@@ -35,16 +36,6 @@ POLL_SECONDS = 0.25  # between two looks at the number of processes
 FREEZE_TIMEOUT_SECONDS = 1.0  # for all processes of a sandbox to stop. A process that waits in vfork never stops
 #: Rules whose breach is a violation. Other refusals are failures: the wrapper does something that no plan can hold.
 VIOLATIONS = frozenset({"torch-op"})
-#: The rule of a refusal whose message is a whole sentence: the wrapper does not take the arguments that it is given.
-WRONG_CALL = "call"
-
-
-class Refusal(Exception):
-    """A recording is refused by ``rule``. ``file`` and ``line`` are in the candidate's folder."""
-
-    def __init__(self, rule: str, message: str, file: str = "", line: int = 0) -> None:
-        self.rule, self.message, self.file, self.line = rule, message, file, line
-        super().__init__(f"{file}:{line}: {message}" if file else message)
 
 
 @dataclass(frozen=True)
@@ -87,22 +78,24 @@ class Reader:
         """
         self._arm, self._channel, self._log, self._folder, self._passes = arm, channel, log, folder, passes
         self._pid = pid
-        self._told: list[dict[str, Any]] | None = None
+        self._reports: list[dict[str, Any]] | None = None
         self._imported = self._printed = 0  # bytes printed while the modules were loaded, and so far
         self._frozen = False
 
     def passes(self) -> list[dict[str, Any]]:
         """Return the passes as data, in order. Raises ArmFailure if they cannot be loaded."""
-        if self._told is None:
+        if self._reports is None:
             answer = self._hear(replies.READ, "load")
             if answer["status"] != "ready":
                 raise ArmFailure("compile_fail", "load", self._outside(answer["message"]))
             # Passes are disqualified by their names.
             if tuple(item["name"] for item in answer["passes"]) != self._passes.stems:
                 raise ArmFailure("integrity", "load", "the passes that were read are not those of the candidate")
-            self._told = [{**item, "place": self._known(item.get("place", ""))} for item in answer["passes"]]
+            self._reports = [
+                {**item, "place": self._path_outside(item.get("place", ""))} for item in answer["passes"]
+            ]
             self._imported = self._printed = os.fstat(self._log.fileno()).st_size
-        return self._told
+        return self._reports
 
     def kernels(self) -> KernelSources:
         """Return all kernels of the modules, including those that no plan uses. Raises ArmFailure."""
@@ -114,7 +107,8 @@ class Reader:
     def record(self, request: Request, policy: str) -> LaunchPlan:
         """Return the plan of a wrapper's call, on which all recordings agree.
 
-        Raises Refusal if there is no such plan or they differ, ArmFailure if the wrapper raises or the process fails.
+        Raises Rejected if there is no such plan or they differ, ArmFailure if the wrapper raises, or the process
+        fails.
         """
         seeds = [secrets.randbits(62) for _ in range(RECORDINGS)]
         self._send({"op": "record", "request": request.to_data(), "policy": policy, "seeds": seeds}, "plan")
@@ -124,7 +118,7 @@ class Reader:
         first, *others = (self._plan(request, answer) for answer in answers)
         for other in others:
             if other.to_data() != first.to_data():  # compared as data, since NaN does not equal itself
-                raise Refusal("differs", f"recorded twice, differs {_difference(first, other)}")
+                raise plan_refused("differs", f"recorded twice, differs {_difference(first, other)}")
         return first
 
     def _plan(self, request: Request, answer: dict[str, Any]) -> LaunchPlan:
@@ -134,15 +128,16 @@ class Reader:
         if kind == "ended":
             raise ArmFailure("crash", "wrapper", ending(content, "the process that recorded the kernel wrapper"))
         if kind == "refused":
-            raise Refusal(content["rule"], content["message"], content["file"], content["line"])
+            raise Rejected("plan", **content)
         try:
             return parse.plan(content, request.tensors)
-        except parse.PlanMisused as error:
-            raise Refusal("plan", str(error)) from error
-        except parse.PlanRefused as error:
-            raise Refusal("plan", f"was recorded as something that is no launch plan: {error}") from error
+        except Rejected as error:
+            if error.layer == "plan":
+                raise
+            message = f"was recorded as something that is no launch plan: {error}"
+            raise plan_refused("plan", message) from error
 
-    def _known(self, place: str) -> str:
+    def _path_outside(self, place: str) -> str:
         """Return a place in the pass directory by the path that the user knows."""
         return f"{self._passes.path}/{place}" if place else ""
 
@@ -176,9 +171,8 @@ class Reader:
         except TimeoutError as error:
             raise self._arm.late(phase) from error
         except ProtocolError as error:
-            signals = [number for _pid, number in self._arm.reap() if number]
-            said = ending(signals[-1] if signals else 0, "the process that reads the passes")
-            raise ArmFailure("crash", phase, said) from error
+            message = ending(self._arm.reap(), "the process that reads the passes")
+            raise ArmFailure("crash", phase, message) from error
 
     def patience(self, phase: str) -> float:
         """Return the seconds that its next answer may take. Raises ArmFailure if none are left."""
@@ -223,12 +217,12 @@ class Reader:
         self._arm.end_children()
 
 
-def _difference(one: LaunchPlan, other: LaunchPlan) -> str:
-    pairs = enumerate(zip(one.steps, other.steps, strict=False), 1)
+def _difference(first: LaunchPlan, other: LaunchPlan) -> str:
+    pairs = enumerate(zip(first.steps, other.steps, strict=False), 1)
     number = next((number for number, (a, b) in pairs if a.to_data() != b.to_data()), None)
     if number is not None:
         return f"at step {number}"
-    return "in the number of steps" if len(one.steps) != len(other.steps) else "in tables, kernels or results"
+    return "in the number of steps" if len(first.steps) != len(other.steps) else "in tables, kernels or results"
 
 
 def freeze(arm: Arm) -> None:

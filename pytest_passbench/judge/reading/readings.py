@@ -7,13 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_passbench.candidate.archive import pack
+from pytest_passbench.candidate.files import pack
 from pytest_passbench.candidate.layout import Candidate, PassDir
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Policy
 from pytest_passbench.judge.arms.arm import Arm
-from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.arms.faults import is_fault
+from pytest_passbench.judge.arms.failures import ArmFailure, is_fault
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.reading.planning import Planner
@@ -31,7 +30,7 @@ class Readings:
         self._policy, self._builder, self._triton, self._start = policy, builder, triton, start
         self._arm: Arm | None = None
         #: The digest of the files in the sandbox, and their folder there.
-        self._shown = ("", "")
+        self._mounted = ("", "")
         self._readers: set[str] = set()  # the digests of all candidates that the sandbox has had
         self._planner: tuple[_Key, Planner] | None = None
         self._failures: dict[_Key, ArmFailure] = {}
@@ -43,7 +42,7 @@ class Readings:
         The sandbox removes the files when it gets those of the next candidate.
         """
         self.forget()
-        self._shown = ("", "")
+        self._mounted = ("", "")
         self._failures.clear()
         self._caught.clear()
         self._builder.forget_failures()
@@ -80,7 +79,7 @@ class Readings:
 
     def _show(self, candidate: Candidate) -> str:
         """Have a candidate's files in the sandbox. Return their folder there."""
-        if self._shown[0] != candidate.content_hash:
+        if self._mounted[0] != candidate.content_hash:
             with tempfile.TemporaryFile() as file:
                 if pack(candidate.path, file) != candidate.content_hash:
                     remedy = "change no file of it until the run ends"
@@ -91,9 +90,9 @@ class Readings:
                     folder = self.arm().show(file)
             if folder is None:
                 raise UserError("the sandbox of the readers takes no files", remedy="see `passbench doctor`")
-            self._shown = candidate.content_hash, folder
+            self._mounted = candidate.content_hash, folder
             self._readers.add(candidate.content_hash)
-        return self._shown[1]
+        return self._mounted[1]
 
     def is_used(self, candidate: Candidate) -> bool:
         """Return True if another candidate was read in the sandbox, and may have left it in a bad state."""
@@ -112,8 +111,8 @@ class Readings:
 
     def caught(self, candidate: Candidate, passes: PassDir, stems: set[str]) -> None:
         """Disqualify passes that broke a rule from now on. If ``stems`` names none of them, all of them are."""
-        known = stems & set(passes.stems) or set(passes.stems)
-        self._caught.setdefault((candidate.content_hash, passes.path), set()).update(known)
+        disqualified = stems & set(passes.stems) or set(passes.stems)
+        self._caught.setdefault((candidate.content_hash, passes.path), set()).update(disqualified)
 
     def forget(self) -> None:
         """End the reader. The next call of :meth:`planner` starts another one."""
@@ -127,5 +126,5 @@ class Readings:
         if self._arm is not None:
             self._arm.close()
             self._arm = None
-            self._shown = ("", "")
+            self._mounted = ("", "")
             self._readers.clear()

@@ -1,24 +1,48 @@
-"""The machine code of a plan's Triton launches for a CUDA device, and its description for the template."""
+"""The Triton kernels of a plan: their texts, taken from the candidate's files and checked, and their machine code.
+
+Machine code is for a CUDA device. It goes to the template with a description.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from pytest_passbench.candidate.triton import KernelText
+from pytest_passbench.candidate.triton import KernelReference, KernelText, check_options, kernel_text
+from pytest_passbench.core.rejected import kernel_refused, plan_refused
 from pytest_passbench.judge.builder.refusals import CompileFailed
-from pytest_passbench.judge.builder.triton_build import Machine, Mistake, TritonBuilder
-from pytest_passbench.judge.builder.triton_types import Unspecialised, specialise
-from pytest_passbench.judge.reading.reader import Refusal
-from pytest_passbench.judge.reading.triton_texts import TextRefused
-from pytest_passbench.plans.launch import LaunchPlan, TritonLaunch, Tuned
+from pytest_passbench.judge.builder.triton_build import CompiledLaunch, TritonBuilder
+from pytest_passbench.judge.builder.triton_types import specialise
+from pytest_passbench.plans.launch import LaunchPlan, TritonKernel, TritonLaunch, Tuned
 
 MAX_SHOWN_CHARACTERS = 2000  # of the reason why a configuration was not compiled
 
 
+def checked_text(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path) -> KernelText:
+    """Return the checked text of a plan's kernel number ``number``. ``root`` is the pass directory.
+
+    Raises Rejected if the text breaks a rule or is not there, and if a launch of the plan does not fit it.
+    """
+    text = kernel_text(root, KernelReference.read(kernel.reference))
+    for launch in plan.triton_launches:
+        if launch.kernel != number:
+            continue
+        unknown = [name for name, _value in launch.arguments if name not in text.parameters]
+        if unknown:
+            raise plan_refused("argument", f"launches {text.name} with {unknown[0]}, which is none of its parameters")
+        try:
+            check_options(dict(launch.options))
+        except ValueError as error:
+            raise plan_refused(
+                "option", f"launches {text.name} with an option that it may not have: {error}"
+            ) from error
+    return text
+
+
 @dataclass
-class MachineCode:
+class PackedCode:
     """The machine code of a plan in one piece, in which the ``binaries`` lie one after the other.
 
     ``launches`` has an entry for each of the plan's launches: a binary's number, or why it was not compiled.
@@ -39,31 +63,28 @@ def machine_code(
     builder: TritonBuilder,
     capability: int,
     patience: Callable[[], float],
-) -> MachineCode:
+) -> PackedCode:
     """Compile every launch of a plan. ``texts`` are the texts of its Triton kernels, by the kernels' numbers.
 
     ``patience`` returns the seconds that compiling a kernel may take now, or raises an error if there are none.
 
-    A configuration of a tuned launch may fail if another one does not. Raises TextRefused if a kernel can't be
-    compiled, Refusal if a launch does not fit its kernel.
+    A configuration of a tuned launch may fail if another one does not. Raises Rejected if a kernel can't be
+    compiled, or if a launch does not fit its kernel.
     """
     launches = plan.triton_launches
-    compiled: dict[int, Machine | CompileFailed] = {}
+    compiled: dict[int, CompiledLaunch | CompileFailed] = {}
     for number, text in texts.items():
         places = [place for place, launch in enumerate(launches) if launch.kernel == number]
-        try:
-            specialised = [specialise(text, launches[place], plan.tensors) for place in places]
-        except Unspecialised as error:
-            raise Refusal("argument", str(error)) from error
+        specialised = [specialise(text, launches[place], plan.tensors) for place in places]
         compiled.update(zip(places, builder.machines(text, specialised, capability, patience()), strict=True))
     _check_failures(plan, texts, [compiled[place] for place in range(len(launches))])
     return _packed([compiled[place] for place in range(len(launches))])
 
 
 def _check_failures(
-    plan: LaunchPlan, texts: Mapping[int, KernelText], compiled: list[Machine | CompileFailed]
+    plan: LaunchPlan, texts: Mapping[int, KernelText], compiled: list[CompiledLaunch | CompileFailed]
 ) -> None:
-    """Raise TextRefused if no configuration of a launch could be compiled."""
+    """Raise Rejected if no configuration of a launch could be compiled."""
     place = 0
     for step in plan.steps:
         last = step.choices[-1][-1] if isinstance(step, Tuned) else step
@@ -74,12 +95,11 @@ def _check_failures(
         place += count
         if len(failed) == count:
             text = texts[last.kernel]
-            line = failed[-1].line if isinstance(failed[-1], Mistake) else 0
-            raise TextRefused(None, f"kernel {text.name}: {failed[-1]}", text.file, line or text.line)
+            raise kernel_refused("", f"kernel {text.name}: {failed[-1]}", text.file, failed[-1].line or text.line)
 
 
-def _packed(compiled: list[Machine | CompileFailed]) -> MachineCode:
-    packed, places = MachineCode(), dict[Machine, int]()
+def _packed(compiled: list[CompiledLaunch | CompileFailed]) -> PackedCode:
+    packed, places = PackedCode(), dict[CompiledLaunch, int]()
     for machine in compiled:
         if isinstance(machine, CompileFailed):
             packed.launches.append(str(machine)[-MAX_SHOWN_CHARACTERS:])

@@ -1,34 +1,38 @@
-"""The verification of calls that are drawn after their block, over all rounds of a subgraph."""
+"""The verification of calls that are drawn after their block, over all rounds of a subgraph.
+
+Any verified call may be judged by float64, since eager in float64 can be called after the probe too.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import math
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import torch
 
-from pytest_passbench.core.accuracy import worst
+from pytest_passbench.core.criterion import worst
 from pytest_passbench.core.ladder import NEVER
+from pytest_passbench.core.null_answers import inputs_left_out, mostly_nan
 from pytest_passbench.core.record import RAN
-from pytest_passbench.core.reference import Reference, references
-from pytest_passbench.judge.arms.forks import blaming
+from pytest_passbench.core.reference import ReferenceOutput, references
+from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import EAGER, FLOAT64
 from pytest_passbench.judge.arms.runner import Runner
+from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch, Inputs
-from pytest_passbench.judge.verify.accuracy import Accuracy
-from pytest_passbench.judge.verify.aliasing import changed_input, owners, shares_more
 from pytest_passbench.judge.verify.compare import Comparison, compare, null_from
-from pytest_passbench.judge.verify.late import LateReference
-from pytest_passbench.judge.verify.left_out import accepts_left_out
-from pytest_passbench.judge.verify.mostly_nan import refuse_mostly_nan
+from pytest_passbench.judge.verify.memory import changed_input, overlap, owners, shared_by_calls, shares_more
 from pytest_passbench.judge.verify.outputs import Output, read_call
-from pytest_passbench.judge.verify.overlap import overlap, shared_by_calls
-from pytest_passbench.judge.verify.stability import Stability
+from pytest_passbench.judge.verify.standing import Standing
 from pytest_passbench.protocol import Layout
+from pytest_passbench.timing.measurement import FEWEST_PAIRS
 
+MAX_SECONDS = 0.001  # expected, of all later references of a subgraph
+EXPECTED_CALLS = 16  # that are verified after the probe
 NULL_CALLS = 2  # that null answers are tried on
 #: One call of a pair's first rounds is verified in any case. So many more are by chance, or fewer if verifying takes
 #: longer than so many seconds. Each further stretch of a pair, as long as the first, adds the least number. An arm
@@ -36,36 +40,74 @@ NULL_CALLS = 2  # that null answers are tried on
 MIN_VERIFIED, MAX_VERIFIED, MAX_VERIFY_SECONDS = 1 / 3, 1.5, 0.004
 
 
-@dataclass
-class Standing:
-    """The results of an arm in the calls verified so far."""
+class LateReference:
+    """The probe's runner of eager in float64, which stays stopped except for a call now and then.
 
-    status: str = RAN
-    message: str = ""
-    correct_from: list[int] = field(default_factory=list)
-    worst: str = ""
-    excess: float = 0.0
-    calls: int = 0
-    broken: bool = False
-    accuracy: Accuracy = field(default_factory=Accuracy)
-    stability: Stability = field(default_factory=Stability)
+    A verified call gets a reference by chance. The chance is such that they take :data:`MAX_SECONDS` on average.
+    A call gets one in any case if the checker asks for it.
+    """
 
-    @property
-    def wrong(self) -> bool:
-        """True if no criterion accepts the answers so far."""
-        never = NEVER in self.correct_from and not self.accuracy.accurate
-        return self.status != RAN or self.broken or never
+    def __init__(self, runner: Runner, bench: Bench, seconds: float) -> None:
+        """Take over a runner. ``seconds`` is the time of a reference."""
+        self._runner: Runner | None = runner
+        self._bench = bench
+        self._draws = bench.secret.stream("calls in float64")
+        self._chance = MAX_SECONDS / (EXPECTED_CALLS * max(seconds, 1e-6))
 
-    def add(self, verdict: Comparison) -> None:
-        """Add the comparison of a further call. The worst result counts."""
-        self.calls += 1
-        self.broken |= verdict.broken
-        before = self.correct_from or [min(verdict.correct_from, default=NEVER)] * len(verdict.correct_from)
-        self.correct_from = [max(a, b) for a, b in zip(before, verdict.correct_from, strict=True)]
-        if verdict.status != RAN and self.status == RAN:
-            self.status, self.message = verdict.status, verdict.message
-        if verdict.worst and verdict.excess >= self.excess:
-            self.worst, self.excess = verdict.worst, verdict.excess
+    def outputs(self, values: Sequence[torch.Tensor], always: bool = False) -> list[Output] | None:
+        """Return the outputs in float64 on these inputs. Return None for most calls, unless ``always`` is set.
+
+        It overwrites the first slot of the pages, so it comes after all else that is read of a block. A failure ends
+        the runner and concerns nobody.
+        """
+        by_chance = self._draws.random() < self._chance
+        if self._runner is None or not (always or by_chance):
+            return None
+        for addresses, value in zip(self._bench.pages.addresses, values, strict=True):
+            flat = value.contiguous()
+            ctypes.memmove(addresses[0], flat.data_ptr(), flat.numel() * flat.element_size())
+        try:
+            with self._bench.deadline.paused():
+                self._runner.block(1)
+                return read_call(self._runner, 0)
+        except ArmFailure:
+            self.close()
+            return None
+
+    def close(self) -> None:
+        """End the runner."""
+        if self._runner is not None:
+            self._runner.close()
+        self._runner = None
+
+
+def refuse_mostly_nan(expected: Sequence[Output]) -> None:
+    """Raise ArmFailed for eager if one of its outputs is mostly NaN."""
+    for index, output in enumerate(expected):
+        share = None if output.value is None else mostly_nan(output.value)
+        if share is not None:
+            message = (
+                f"output {index} of eager is NaN in {100 * share:.0f} % of its elements on inputs drawn as recorded; "
+                "correct the bounds that the task records (min, max) for its inputs"
+            )
+            raise ArmFailed(EAGER, ArmFailure("runtime_fail", "verify", message))
+
+
+def accepts_left_out(
+    late: LateReference, references: Sequence[ReferenceOutput], values: Sequence[torch.Tensor]
+) -> bool:
+    """Return True if an answer without one of the large inputs is as accurate as eager's.
+
+    ``references`` are those of the call with these ``values``. It overwrites the first slot of the pages.
+    """
+    for _, _, changed in inputs_left_out(values):
+        answer = late.outputs(changed, always=True)
+        if answer is None:
+            return False  # the process has ended, so no other question has an answer either
+        pairs = zip(references, answer, strict=True)
+        if all(reference.accepts(output.value) for reference, output in pairs):
+            return True
+    return False
 
 
 class Checker:
@@ -86,9 +128,9 @@ class Checker:
         self.reference_seconds = 0.0
         self.dtypes: list[str] = []
         self.share, self._late, self._late_share = 1.0, math.inf, 0.0
-        self._certain = -1
+        self._certain, self._pairs_left = -1, math.inf
         self._null_calls = 0
-        self._first: tuple[list[Reference], list[torch.Tensor]] | None = None
+        self._first: tuple[list[ReferenceOutput], list[torch.Tensor]] | None = None
 
     def expect_pairs(self, rounds: int, spent: float) -> None:
         """Set how many calls to verify from now on, when rounds come in pairs of ``rounds`` or more.
@@ -99,6 +141,7 @@ class Checker:
         calls = min(MAX_VERIFIED, MAX_VERIFY_SECONDS * verified / max(spent, 1e-6))
         self.share = min(1.0, max(0.0, calls - 1) / rounds)
         self._late, self._late_share = rounds, min(1.0, MIN_VERIFIED / rounds)
+        self._pairs_left = self._rng.randint(1, FEWEST_PAIRS)
 
     def after_round(self, runners: Mapping[str, Runner], batch: Batch, calls: int, before: int) -> None:
         """Verify one call of the round just finished, or none, by chance. All calls are equally likely.
@@ -107,13 +150,18 @@ class Checker:
         """
         if before == 0 and self._late < math.inf:
             self._certain = self._rng.randrange(int(self._late))
+            self._pairs_left -= 1
         by_chance = self._rng.random() < (self.share if before < self._late else self._late_share)
-        if by_chance or before == self._certain:
-            self.check(runners, batch, self._rng.randrange(calls))
+        certain = before == self._certain
+        if by_chance or certain:
+            self.check(runners, batch, self._rng.randrange(calls), certain and self._pairs_left == 0)
             self._look_at_calls(runners, calls)
 
-    def check(self, runners: Mapping[str, Runner], batch: Batch, call: int) -> None:
-        """Compare the outputs of call number ``call``. Raises ArmFailed if an arm's outputs can't be read."""
+    def check(self, runners: Mapping[str, Runner], batch: Batch, call: int, referenced: bool = False) -> None:
+        """Compare the outputs of call number ``call``, with a reference in any case if it is to be ``referenced``.
+
+        Raises ArmFailed if an arm's outputs can't be read.
+        """
         expected = self._read(EAGER, runners[EAGER], call)
         outputs = {EAGER: expected}
         for arm in set(runners) - {EAGER}:
@@ -134,21 +182,24 @@ class Checker:
                 standing.add(verdict)
                 standing.stability.add(verdict.correct_from, expected, outputs[arm], self._tolerance)
                 levels[arm] = verdict.correct_from
-        exact = outputs.get(FLOAT64) or self._late_outputs(values, levels)
+        exact = outputs.get(FLOAT64) or self._late_outputs(values, levels, referenced)
         if exact is not None:
             self._note_accuracy(exact, outputs, values, levels)
 
-    def _late_outputs(self, values: list[torch.Tensor], levels: Mapping[str, Sequence[int]]) -> list[Output] | None:
-        """Return the outputs in float64 by chance, or because the references so far say nothing of an arm's answer.
+    def _late_outputs(
+        self, values: list[torch.Tensor], levels: Mapping[str, Sequence[int]], always: bool
+    ) -> list[Output] | None:
+        """Return the outputs in float64 by chance, ``always``, or because an arm's answer is worse than before.
 
         Else a program could be exact only in the call that is always compared with float64.
         """
         accuracies = {arm: self.standings[arm].accuracy for arm in levels}
-        doubtful = [item for arm, item in accuracies.items() if item.is_doubtful(levels[arm], self.null_from)]
-        exact = self.late.outputs(values, always=bool(doubtful)) if self.late is not None else None
+        doubtful = any(item.is_doubtful(levels[arm]) for arm, item in accuracies.items())
+        exact = self.late.outputs(values, always=always or doubtful) if self.late is not None else None
         if exact is None:
-            for accuracy in doubtful:
-                accuracy.lose()
+            for arm, accuracy in accuracies.items():
+                if accuracy.is_far_worse(levels[arm], self.null_from):
+                    accuracy.lose()
         return exact
 
     @staticmethod
@@ -189,14 +240,14 @@ class Checker:
             if standing is None or standing.status != RAN:
                 continue
             with blaming(arm):
-                found = overlap(runner, self._layout, calls)
-            if found is not None:
+                sharing = overlap(runner, self._layout, calls)
+            if sharing is not None:
                 with blaming(EAGER):
                     shared = shared_by_calls(runners[EAGER], self._layout, calls)
                 with blaming(arm):
-                    found = overlap(runner, self._layout, calls, shared)
-            if found is not None:
-                standing.status, standing.message = "type_mismatch", str(found)
+                    sharing = overlap(runner, self._layout, calls, shared)
+            if sharing is not None:
+                standing.status, standing.message = "type_mismatch", str(sharing)
 
     def _note_null(self, expected: list[Output], values: list[torch.Tensor]) -> None:
         if self._null_calls >= NULL_CALLS or (self._null_calls and self.null_from == NEVER):

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 
 from pytest_passbench.core.ladder import BITWISE, NEVER, T_FROZEN, T_MIN, tolerances
-from pytest_passbench.core.null_answers import fixed_nulls, mean_answer
-from pytest_passbench.core.pieces import FIRST_SIZE, WIDER, pieces
+from pytest_passbench.core.null_answers import FIRST_SIZE, WIDER, fixed_nulls, mean_answer, pieces
 from pytest_passbench.core.record import RAN
 from pytest_passbench.judge.verify.outputs import Output
 from pytest_passbench.protocol import KIND_COUNT, KIND_SCALAR, KIND_TENSOR
@@ -33,7 +32,7 @@ class Worst:
 
     index: tuple[int, ...]
     expected: float
-    found: float
+    actual: float
     error: float
     excess: float
     beyond: int
@@ -55,20 +54,22 @@ class Comparison:
     broken: bool = False
 
 
-def compare(expected: Sequence[Output], found: Sequence[Output], tolerance: int, names: Sequence[str]) -> Comparison:
+def compare(
+    expected: Sequence[Output], outputs: Sequence[Output], tolerance: int, names: Sequence[str]
+) -> Comparison:
     """Compare a call's outputs with eager's at t = ``tolerance``. ``names`` are the outputs' names for messages."""
     verdict = Comparison()
-    for name, ours, theirs in zip(names, expected, found, strict=True):
-        problem = _different_form(ours, theirs)
+    for name, eager, output in zip(names, expected, outputs, strict=True):
+        problem = _different_form(eager, output)
         if problem is not None:
             status, message = problem
             return Comparison(status, f"{name}: {message}", [NEVER] * len(expected))
-        _compare_output(name, ours, theirs, tolerance, verdict)
+        _compare_output(name, eager, output, tolerance, verdict)
     return verdict
 
 
-def _different_form(ours: Output, theirs: Output) -> tuple[str, str] | None:
-    a, b = ours.form, theirs.form
+def _different_form(eager: Output, output: Output) -> tuple[str, str] | None:
+    a, b = eager.form, output.form
     if b.kind == KIND_COUNT or a.kind != b.kind or a.dtype != b.dtype or a.device != b.device:
         return "type_mismatch", f"eager returns {a.describe()}, the candidate {b.describe()}"
     if a.shape != b.shape:
@@ -78,23 +79,23 @@ def _different_form(ours: Output, theirs: Output) -> tuple[str, str] | None:
     return None
 
 
-def _compare_output(name: str, ours: Output, theirs: Output, tolerance: int, verdict: Comparison) -> None:
-    if ours.form.kind == KIND_SCALAR or ours.value is None or theirs.value is None:
-        same = ours.form.kind != KIND_TENSOR and ours.address == theirs.address
+def _compare_output(name: str, eager: Output, output: Output, tolerance: int, verdict: Comparison) -> None:
+    if eager.form.kind == KIND_SCALAR or eager.value is None or output.value is None:
+        same = eager.form.kind != KIND_TENSOR and eager.address == output.address
         verdict.correct_from.append(BITWISE if same else NEVER)
         return
-    level = correct_from(ours.value, theirs.value)
+    level = correct_from(eager.value, output.value)
     verdict.correct_from.append(level)
-    if level == NEVER and _new_nan_or_inf(ours.value, theirs.value):
+    if level == NEVER and _new_nan_or_inf(eager.value, output.value):
         verdict.status = "nan_inf"
         verdict.message = verdict.message or f"{name}: NaN or Inf where eager has none"
-    worst = worst_element(ours.value, theirs.value, tolerance) if level > tolerance else None
+    worst = worst_element(eager.value, output.value, tolerance) if level > tolerance else None
     if worst is not None and worst.excess >= verdict.excess:
         verdict.excess = worst.excess
         verdict.worst = (
-            f"{name}{list(worst.index)}: expected {worst.expected:.9g}, got {worst.found:.9g} "
+            f"{name}{list(worst.index)}: expected {worst.expected:.9g}, got {worst.actual:.9g} "
             f"(greatest error {worst.error:.3g}, {worst.excess:.3g} times what t = {tolerance} allows; "
-            f"{share(worst.beyond, ours.value.numel())} beyond it)"
+            f"{share(worst.beyond, eager.value.numel())} beyond it)"
         )
 
 
@@ -103,21 +104,21 @@ def share(part: int, whole: int) -> str:
     return f"{part:,} of {whole:,} elements ({100 * part / max(whole, 1):.2g} %)"
 
 
-def _new_nan_or_inf(expected: torch.Tensor, found: torch.Tensor) -> bool:
+def _new_nan_or_inf(expected: torch.Tensor, actual: torch.Tensor) -> bool:
     if not (expected.is_floating_point() or expected.is_complex()):
         return False
-    return bool((~torch.isfinite(found) & torch.isfinite(expected)).any())
+    return bool((~torch.isfinite(actual) & torch.isfinite(expected)).any())
 
 
-def correct_from(expected: torch.Tensor, found: torch.Tensor) -> int:
-    """Return the smallest t in -10..1 at which ``found`` is close to ``expected`` (same shape and dtype).
+def correct_from(expected: torch.Tensor, actual: torch.Tensor) -> int:
+    """Return the smallest t in -10..1 at which ``actual`` is close to ``expected`` (same shape and dtype).
 
     BITWISE for the same bits, NEVER if not even t = 1 will do.
     """
-    return BITWISE if same_bytes(expected, found) else _level(expected.reshape(-1), found.reshape(-1))
+    return BITWISE if same_bytes(expected, actual) else _level(expected.reshape(-1), actual.reshape(-1))
 
 
-def _level(expected: torch.Tensor, found: torch.Tensor, enough: int = NEVER) -> int:
+def _level(expected: torch.Tensor, actual: torch.Tensor, enough: int = NEVER) -> int:
     """Return :func:`correct_from` of flat tensors. From ``enough`` on, any level of at least that is returned.
 
     It works on pieces that fit into a core's cache. Tolerances grow with t, so the level can only rise from piece to
@@ -125,8 +126,8 @@ def _level(expected: torch.Tensor, found: torch.Tensor, enough: int = NEVER) -> 
     """
     dtype, level = str(expected.dtype).removeprefix("torch."), T_MIN
     if tolerances(dtype, T_FROZEN) == (0.0, 0.0):
-        return BITWISE if torch.equal(expected, found) else NEVER
-    for a, b in zip(pieces(expected), pieces(found), strict=True):
+        return BITWISE if torch.equal(expected, actual) else NEVER
+    for a, b in zip(pieces(expected), pieces(actual), strict=True):
         if level >= enough:
             break
         if _surely_within(a, b, *tolerances(dtype, level)):
@@ -135,14 +136,14 @@ def _level(expected: torch.Tensor, found: torch.Tensor, enough: int = NEVER) -> 
     return level
 
 
-def _surely_within(expected: torch.Tensor, found: torch.Tensor, rtol: float, atol: float) -> bool:
+def _surely_within(expected: torch.Tensor, actual: torch.Tensor, rtol: float, atol: float) -> bool:
     """Return True if float32 arithmetic shows that all differences are allowed, by more than its rounding error.
 
     Return False if it does not show that, or if any value is NaN or infinite.
     """
     if expected.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         return False
-    a, b = expected.float(), found.float()
+    a, b = expected.float(), actual.float()
     beyond_relative = b.sub(a).abs_().sub_(a.abs(), alpha=rtol * (1 - MARGIN))
     return float(beyond_relative.amax()) < atol * (1 - MARGIN)
 
@@ -159,9 +160,9 @@ class _Errors:
     Equal NaN and equal infinities count as no error.
     """
 
-    def __init__(self, expected: torch.Tensor, found: torch.Tensor) -> None:
+    def __init__(self, expected: torch.Tensor, actual: torch.Tensor) -> None:
         wide = torch.complex128 if expected.is_complex() else WIDER.get(expected.dtype, torch.float64)
-        a, b = expected.to(wide), found.to(wide)
+        a, b = expected.to(wide), actual.to(wide)
         self.error, self.magnitude, self.comparable = (a - b).abs(), a.abs(), True
         if not math.isfinite(float(self.error.amax())):
             self._set_apart(a, b)
@@ -185,11 +186,11 @@ class _Errors:
         return float((self.error - (atol + rtol * self.magnitude)).amax()) <= 0
 
 
-def worst_element(expected: torch.Tensor, found: torch.Tensor, tolerance: int) -> Worst | None:
+def worst_element(expected: torch.Tensor, actual: torch.Tensor, tolerance: int) -> Worst | None:
     """Return the element furthest outside its tolerance at t = ``tolerance``; None if all are within it."""
     limits = tolerances(str(expected.dtype).removeprefix("torch."), tolerance)
     greatest, place, begin, beyond = 0.0, 0, 0, 0
-    for a, b in zip(pieces(expected.reshape(-1)), pieces(found.reshape(-1)), strict=True):
+    for a, b in zip(pieces(expected.reshape(-1)), pieces(actual.reshape(-1)), strict=True):
         if a.numel() and not _surely_within(a, b, *limits):
             over = _excess(a, b, *limits)
             beyond += int(over.count_nonzero())
@@ -197,23 +198,23 @@ def worst_element(expected: torch.Tensor, found: torch.Tensor, tolerance: int) -
             if excess > greatest:
                 greatest, place = excess, begin + int(index)
         begin += a.numel()
-    return _worst(expected, found, place, greatest, beyond) if greatest else None
+    return _worst(expected, actual, place, greatest, beyond) if greatest else None
 
 
-def _excess(expected: torch.Tensor, found: torch.Tensor, rtol: float, atol: float) -> torch.Tensor:
+def _excess(expected: torch.Tensor, actual: torch.Tensor, rtol: float, atol: float) -> torch.Tensor:
     """Return each element's error divided by its tolerance; 0 for elements within it."""
-    errors = _Errors(expected, found)
+    errors = _Errors(expected, actual)
     limit = atol + rtol * errors.magnitude
     excess = torch.where(errors.error > limit, errors.error / limit.clamp_min(1e-300), 0.0)
-    return torch.where(torch.isfinite(expected) & ~torch.isfinite(found), float("inf"), excess)
+    return torch.where(torch.isfinite(expected) & ~torch.isfinite(actual), float("inf"), excess)
 
 
-def _worst(expected: torch.Tensor, found: torch.Tensor, place: int, excess: float, beyond: int) -> Worst:
+def _worst(expected: torch.Tensor, actual: torch.Tensor, place: int, excess: float, beyond: int) -> Worst:
     where = tuple(map(int, np.unravel_index(place, expected.shape)))
     wide = torch.complex128 if expected.is_complex() else torch.float64
-    a, b = (tensor[where].to(wide) for tensor in (expected, found))
-    shown = [float(value.abs() if value.is_complex() else value) for value in (a, b)]
-    return Worst(where, shown[0], shown[1], float((b - a).abs()), excess, beyond)
+    a, b = (tensor[where].to(wide) for tensor in (expected, actual))
+    numbers = [float(value.abs() if value.is_complex() else value) for value in (a, b)]
+    return Worst(where, numbers[0], numbers[1], float((b - a).abs()), excess, beyond)
 
 
 def null_from(expected: Sequence[Output], inputs: Sequence[torch.Tensor]) -> int:
@@ -230,7 +231,7 @@ def _null_level(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> int:
         return BITWISE
     flat, level = expected.reshape(-1), NEVER
     nulls = [*fixed_nulls(expected, inputs), *mean_answer(expected)]
-    answers = [(_level(flat[:FIRST_SIZE], one[:FIRST_SIZE].to(flat.dtype)), one) for one in nulls]
+    answers = [(_level(flat[:FIRST_SIZE], null[:FIRST_SIZE].to(flat.dtype)), null) for null in nulls]
     for first, answer in sorted(answers, key=itemgetter(0)):
         if first >= level:
             break

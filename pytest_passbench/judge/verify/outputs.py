@@ -44,8 +44,8 @@ class OutputForm:
 
     def like(self, other: OutputForm) -> bool:
         """Return True if the two differ at most in strides that have no effect."""
-        ours, theirs = ((form.kind, form.dtype, form.device, form.shape, form.steps) for form in (self, other))
-        return ours == theirs
+        a, b = ((form.kind, form.dtype, form.device, form.shape, form.steps) for form in (self, other))
+        return a == b
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -105,9 +105,9 @@ def read_call(runner: Runner, call: int, like: Sequence[Output] = ()) -> list[Ou
     entries = runner.memory(runner.hello["entries"] + call * size, size)
     forms = read_forms(runner)
     copies = runner.fetch(call)  # after the forms are read, since those stated within the block count
-    wanted = [output.form for output in like] if like else [None] * width
+    expected = [output.form for output in like] if like else [None] * width
     return [
-        _output(runner, ENTRY.unpack_from(entries, i * ENTRY.size), forms, copies[i] if copies else None, wanted[i])
+        _output(runner, ENTRY.unpack_from(entries, i * ENTRY.size), forms, copies[i] if copies else None, expected[i])
         for i in range(width)
     ]
 
@@ -125,12 +125,12 @@ def form_at(forms: bytes, index: int) -> OutputForm:
 
 
 def _output(
-    runner: Runner, entry: tuple[int, ...], forms: bytes, copy: int | None, wanted: OutputForm | None
+    runner: Runner, entry: tuple[int, ...], forms: bytes, copy: int | None, expected: OutputForm | None
 ) -> Output:
     address, index = entry
     form = form_at(forms, index)
     readable = form.kind == KIND_TENSOR and (form.device == "cpu" or copy is not None)
-    if not readable or (wanted is not None and not form.like(wanted)):
+    if not readable or (expected is not None and not form.like(expected)):
         return Output(form, address, None)
     size, dtype = form.span, getattr(torch, form.dtype)
     if size > MAX_BYTES:

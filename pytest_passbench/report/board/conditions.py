@@ -23,7 +23,7 @@ _UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
-class Source:
+class RunFile:
     """A run, and the file that it was read from."""
 
     path: Path
@@ -31,11 +31,11 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Group:
+class ComparableRuns:
     """Runs of the same conditions. ``apart`` says why they are not on the board before, in words."""
 
     conditions: Mapping[str, str]
-    sources: tuple[Source, ...]
+    sources: tuple[RunFile, ...]
     apart: str = ""
 
     @property
@@ -67,12 +67,12 @@ def conditions(run: Run) -> dict[str, str]:
     return {name.replace("_", " "): _text(value) for name, value in values.items()}
 
 
-def grouped(sources: Sequence[Source]) -> list[Group]:
+def grouped(sources: Sequence[RunFile]) -> list[ComparableRuns]:
     """Return the runs in groups that can be compared, the one with most runs first.
 
     Every group but the first says how it differs from the group before that is nearest to it.
     """
-    groups: list[list[Source]] = []
+    groups: list[list[RunFile]] = []
     for source in sources:
         home = next((group for group in groups if not any(differences(source.run, near.run) for near in group)), None)
         if home is None:
@@ -80,10 +80,10 @@ def grouped(sources: Sequence[Source]) -> list[Group]:
         else:
             home.append(source)
     groups.sort(key=lambda group: -len(group))
-    done_groups: list[Group] = []
+    done_groups: list[ComparableRuns] = []
     for group in groups:
         apart = _apart(group[0].run, [member.sources[0].run for member in done_groups])
-        done_groups.append(Group(conditions(group[0].run), tuple(group), apart))
+        done_groups.append(ComparableRuns(conditions(group[0].run), tuple(group), apart))
     return done_groups
 
 
@@ -112,7 +112,7 @@ def _hashes(run: Run) -> dict[str, str]:
     return hashes if isinstance(hashes, dict) else {}
 
 
-def _usual(group: Group) -> set[str]:
+def _usual(group: ComparableRuns) -> set[str]:
     """Return the names of conditions that are the defaults, and need no mention."""
     defaults = {**_USUAL, **asdict(ScoreSettings())}
     usual = {name.replace("_", " "): _text(value) for name, value in defaults.items() if name not in ALWAYS}

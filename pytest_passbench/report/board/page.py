@@ -1,4 +1,7 @@
-"""Boards as one HTML file that needs no network and no script."""
+"""A board's charts, and boards as one HTML file that needs no network and no script.
+
+As files the charts are made for a column of a paper: 3.4 inches wide, with letters of 8 points.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,19 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
-from pytest_passbench.report.board import charts, sheets
-from pytest_passbench.report.board.standings import Board
+from pytest_passbench.report import charts
+from pytest_passbench.report.board import texts
+from pytest_passbench.report.board.standings import Board, RankedRow, when
 from pytest_passbench.report.board.texts import TITLE
-from pytest_passbench.report.drawing import in_page
+from pytest_passbench.report.drawing import Drawing, as_file, in_page
+from pytest_passbench.report.pdf import as_pdf
+
+INCHES, PIXELS = 3.4, 382.0  # of a column of most two-column formats: 12 pixels are 8 points
+ES_PIXELS = 230.0
+MAX_ROWS = 12
+"""The most rows in a chart; a board's best. More could not be told apart."""
 
 TEMPLATE = Path(__file__).with_name("page.html")
 
@@ -26,19 +37,19 @@ def render(boards: Sequence[Board]) -> str:
     return template.render(
         title=TITLE,
         boards=[_board(board, index) for index, board in enumerate(boards, 1)],
-        about=sheets.ABOUT,
+        about=texts.ABOUT,
     )
 
 
 def _board(board: Board, index: int) -> dict[str, Any]:
-    table = sheets.rows_table(board, index)
+    table = texts.rows_table(board, index)
     return {
         "index": index,
         "conditions": board.group.unusual,
         "table": table,
         "rows": list(zip(board.rows, table.rows, strict=True)),
-        "remarks": sheets.remarks(board),
-        "details": [table for table in (sheets.gap_table(board), sheets.es_table(board)) if table.rows],
+        "remarks": texts.remarks(board),
+        "details": [table for table in (texts.gap_table(board), texts.es_table(board)) if table.rows],
         "files": [str(source.path) for source in board.group.sources],
         "charts": _charts(board, index),
     }
@@ -49,6 +60,49 @@ def _charts(board: Board, index: int) -> list[tuple[str, Markup]]:
     if all(row.kind == "eager" or row.as_ is None for row in board.rows):
         return []
     return [
-        (f"AS with its 95 % interval, board {index}", Markup(in_page(charts.forest(board)))),
-        (f"ES(t) at every tolerance t, board {index}", Markup(in_page(charts.es_curves(board)))),
+        (f"AS with its 95 % interval, board {index}", Markup(in_page(forest(board)))),
+        (f"ES(t) at every tolerance t, board {index}", Markup(in_page(es_curves(board)))),
     ]
+
+
+def write(boards: Sequence[Board], folder: Path) -> list[Path]:
+    """Write ``es-curves`` and ``forest`` of each board as SVG and PDF, and return the files.
+
+    Of several boards the second one's are called ``es-curves-2``. Raises UserError if the folder cannot be written
+    to.
+    """
+    paths = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for index, board in enumerate(boards, 1):
+            for name, drawing in (("es-curves", es_curves(board)), ("forest", forest(board))):
+                stem = folder / f"{name}{f'-{index}' if index > 1 else ''}"
+                svg, pdf = stem.with_name(f"{stem.name}.svg"), stem.with_name(f"{stem.name}.pdf")
+                svg.write_text(as_file(drawing, PIXELS, INCHES), encoding="utf-8")
+                pdf.write_bytes(as_pdf(drawing, PIXELS, INCHES))
+                paths += [svg, pdf]
+    except OSError as error:
+        remedy = "choose another folder, one that you may write to"
+        raise UserError(f"cannot be written: {error.strerror}", where=folder, remedy=remedy) from error
+    return paths
+
+
+def es_curves(board: Board) -> Drawing:
+    """Return the chart of ES(t) of a board's rows, and of eager."""
+    steps = list(board.rows[0].es)
+    rows = [row for row in board.rows if row.kind != "eager" and all(value for value in row.es.values())][:MAX_ROWS]
+    curves = [charts.Curve(_named(row, board), {t: value for t, value in row.es.items() if value}) for row in rows]
+    return charts.es_curves([charts.Curve(charts.EAGER, dict.fromkeys(steps, 1.0)), *curves], steps, ES_PIXELS)
+
+
+def forest(board: Board) -> Drawing:
+    """Return the chart of AS with its interval of a board's rows, best on top."""
+    rows = [row for row in board.rows if row.as_ is not None and row.kind != "eager"][:MAX_ROWS]
+    intervals = [charts.IntervalRow(_named(row, board), row.as_) for row in rows if row.as_ is not None]
+    return charts.forest(intervals, "AS, eager = 1")
+
+
+def _named(row: RankedRow, board: Board) -> str:
+    """Return a row's name, with month, day and time of its run if another row has the same name."""
+    alike = sum(other.name == row.name for other in board.rows) > 1
+    return f"{row.name} ({when(row)[5:]})" if alike else row.name

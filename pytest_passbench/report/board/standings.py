@@ -11,11 +11,11 @@ from typing import Literal
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
-from pytest_passbench.report import left_out, tables
-from pytest_passbench.report.board.conditions import Group, Source
+from pytest_passbench.report import run_text, tables
+from pytest_passbench.report.board.conditions import ComparableRuns, RunFile
 from pytest_passbench.score import board, es
+from pytest_passbench.score.as_interval import Contrast, Terms, contrast, eager_terms, score, terms
 from pytest_passbench.score.interval import Interval
-from pytest_passbench.score.intervals import Contrast, Terms, contrast, eager_terms, score, terms
 from pytest_passbench.score.subgraph import Judged
 
 Kind = Literal["candidate", "baseline", "eager"]
@@ -24,7 +24,7 @@ Real = Literal["yes", "no", "unresolved"]
 EAGER = "eager"
 KINDS: dict[Kind, str] = {"candidate": "", "baseline": "baseline", "eager": "reference"}
 BETWEEN_RUNS = 0.12
-"""The most that two runs of the same candidate differed by on one machine: docs/log.md, "From day to day"."""
+"""The most that two runs of the same candidate differed by on one machine: benchmarks/LOG.md, "From day to day"."""
 
 DELTA = 0.02
 """The difference that counts as none if a run does not say its own (``noise.delta``)."""
@@ -75,13 +75,13 @@ class RankedRow:
 class Board:
     """A group's rows, best first, and what a reader must know, a sentence each."""
 
-    group: Group
+    group: ComparableRuns
     rows: tuple[RankedRow, ...]
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _UnrankedRow:
     """A row before it has its place: its terms of AS, and what its run says of noise."""
 
     row: RankedRow
@@ -90,7 +90,7 @@ class _Entry:
     offset: float
 
 
-def standings(group: Group, latest: bool = False, between: float = BETWEEN_RUNS) -> Board:
+def standings(group: ComparableRuns, latest: bool = False, between: float = BETWEEN_RUNS) -> Board:
     """Return the board of a group of comparable runs.
 
     ``latest``: of every candidate (by name) and baseline only the row of the newest run. ``between`` is what two runs
@@ -136,7 +136,7 @@ def _letter(index: int) -> str:
     return last if index < 26 else _letter(index // 26 - 1) + last
 
 
-def _entries(source: Source) -> Iterable[_Entry]:
+def _entries(source: RunFile) -> Iterable[_UnrankedRow]:
     run = source.run
     contents = {str(item.get("name")): str(item.get("content_hash", ""))[:8] for item in run.candidates}
     for name in run.names:
@@ -147,7 +147,9 @@ def _entries(source: Source) -> Iterable[_Entry]:
         yield _entry(source, name, "baseline", "", judged)
 
 
-def _entry(source: Source, name: str, kind: Kind, content: str, by: Sequence[dict[str, list[Judged]]]) -> _Entry:
+def _entry(
+    source: RunFile, name: str, kind: Kind, content: str, by: Sequence[dict[str, list[Judged]]]
+) -> _UnrankedRow:
     """Return the row of a candidate or baseline; ``by`` has its subgraphs by agreement and by accuracy."""
     run, settings = source.run, source.run.score_settings
     (agreeing, accurate), offset = by, tables.offset(run)
@@ -170,10 +172,10 @@ def _entry(source: Source, name: str, kind: Kind, content: str, by: Sequence[dic
         es=row.scores.es,
         left_out=run.left_out(name) if kind == "candidate" else 0,
     )
-    return _Entry(standing, row_terms, run, offset)
+    return _UnrankedRow(standing, row_terms, run, offset)
 
 
-def _eager(run: Run, all_terms: Sequence[Terms]) -> _Entry:
+def _eager(run: Run, all_terms: Sequence[Terms]) -> _UnrankedRow:
     """Return eager's row: 1 by definition, on every subgraph of any row."""
     like = {task: group for row_terms in all_terms for task, group in row_terms.items()}
     exact, steps = Interval(1.0, 1.0, 1.0), es.ladder(run.score_settings.interpretation)
@@ -181,17 +183,17 @@ def _eager(run: Run, all_terms: Sequence[Terms]) -> _Entry:
         EAGER, "eager", "", "", "", Interval(1.0, 1.0, 1.0), 1.0, exact, 1.0, 1.0, 1.0,
         sum(map(len, like.values())), 0, dict.fromkeys(steps, 1.0),
     )  # fmt: skip
-    return _Entry(row, eager_terms(like), None, 0.0)
+    return _UnrankedRow(row, eager_terms(like), None, 0.0)
 
 
-def _gaps(entries: Sequence[_Entry], between: float) -> dict[tuple[int, int], Gap]:
+def _gaps(entries: Sequence[_UnrankedRow], between: float) -> dict[tuple[int, int], Gap]:
     """Return what is known of the difference of every two rows, by their places."""
     pairs = list(combinations(range(len(entries)), 2))
     gaps = {(a, b): _gap(entries[a], entries[b], len(pairs), between) for a, b in pairs}
     return {pair: gap for pair, gap in gaps.items() if gap is not None}
 
 
-def _gap(upper: _Entry, lower: _Entry, comparisons: int, between: float) -> Gap | None:
+def _gap(upper: _UnrankedRow, lower: _UnrankedRow, comparisons: int, between: float) -> Gap | None:
     if upper.terms is None or lower.terms is None:
         return None
     one_run = upper.run is lower.run or upper.run is None or lower.run is None
@@ -230,14 +232,14 @@ def _records(run: Run, name: str, kind: Kind) -> list[Record]:
     return run.of(name) if kind == "candidate" else run.beside(name)
 
 
-def _newest(entries: Iterable[_Entry]) -> list[_Entry]:
-    newest: dict[tuple[str, str], _Entry] = {}
+def _newest(entries: Iterable[_UnrankedRow]) -> list[_UnrankedRow]:
+    newest: dict[tuple[str, str], _UnrankedRow] = {}
     for entry in sorted(entries, key=lambda entry: entry.row.started):
         newest[entry.row.kind, entry.row.name] = entry
     return list(newest.values())
 
 
-def _notes(group: Group, entries: Sequence[_Entry], between: float) -> Iterable[str]:
+def _notes(group: ComparableRuns, entries: Sequence[_UnrankedRow], between: float) -> Iterable[str]:
     runs = [entry.run for entry in entries if entry.run is not None]
     sources = [source for source in group.sources if any(source.run is run for run in runs)]
     if len(sources) > 1:
@@ -262,7 +264,7 @@ def _notes(group: Group, entries: Sequence[_Entry], between: float) -> Iterable[
             lacking = counted(entry.row.missing, "subgraph was", "subgraphs were")
             yield f"{label(entry.row)}: {lacking} not judged, for each of which b = {b:g} counts."
         if entry.run is not None and entry.row.left_out:
-            yield left_out.sentence(entry.run, entry.row.name, label(entry.row))
+            yield run_text.left_out_sentence(entry.run, entry.row.name, label(entry.row))
         if entry.terms is None:
             yield f"{label(entry.row)}: a speed was not measured, so AS is not available."
     harnesses = {str(source.run.hashes.get("harness", "")) for source in sources}
@@ -270,7 +272,7 @@ def _notes(group: Group, entries: Sequence[_Entry], between: float) -> Iterable[
         yield f"The runs were judged by {len(harnesses)} versions of this package."
 
 
-def _repeated(entries: Sequence[_Entry]) -> Iterable[str]:
+def _repeated(entries: Sequence[_UnrankedRow]) -> Iterable[str]:
     """Yield how much each candidate that was judged in several runs differed between them."""
     means_by_content: dict[tuple[str, str], list[float]] = {}
     for entry in entries:

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pytest_passbench.core.escape import LINES, printable
-from pytest_passbench.report import rerun
+from pytest_passbench.report import run_text
 from pytest_passbench.report.html import model
 from pytest_passbench.report.html.subgraphs import details
 from pytest_passbench.report.report import Report
@@ -37,7 +37,7 @@ def page(report: Report) -> str:
         data = {
             **details(records, rounds, characters),
             "tasks": [[task.key, task.start, len(task.records)] for task in values.tasks],
-            "commands": [rerun.command(run, task.candidate, task.name) for task in values.tasks],
+            "commands": [run_text.command(run, task.candidate, task.name) for task in values.tasks],
         }
         text = _render(values, _json(data))
         if len(text) <= MAX_PAGE_BYTES and len(text.encode()) <= MAX_PAGE_BYTES:

@@ -1,4 +1,4 @@
-"""The rows of the page's table of tasks: a task for a candidate each."""
+"""The rows of the page's tables: of tasks, one for each candidate, and of findings; and how subgraphs end."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from markupsafe import Markup
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import tables
-from pytest_passbench.report.html.outcomes import OutcomeCount
 from pytest_passbench.score import board, es
 from pytest_passbench.score.interval import Interval
 from pytest_passbench.score.subgraph import NOT_JUDGED, Judged
+
+SIGNS = {"faster": "▲", "same": "=", "slower": "▼", "unresolved": "?", tables.NOT_MEASURED: "–", NOT_JUDGED: "–",
+         "harness_fail": "–"}  # fmt: skip
+"""The sign and, by its name, the colour of each way in which a subgraph ends. Any other way is a failure."""
+
+FAILED = "✕"
 
 
 @dataclass(frozen=True)
@@ -58,12 +63,8 @@ def rows(run: Run) -> Iterator[TaskRow]:
     """Yield a row for each candidate and task: the candidates in order, each with all of the run's tasks."""
     start = number = 0
     for candidate in run.names:
-        records = run.of(candidate)
         judged = board.tasks_of(run, candidate, run.criterion)
-        by_task: dict[str, list[Record]] = {task: [] for task in run.tasks}
-        for record in records:
-            by_task.setdefault(record.task, []).append(record)
-        for task, group in by_task.items():
+        for task, group in run.by_task(candidate).items():
             yield _task(run, f"t{number}", task, candidate, group, judged.get(task, ()), start)
             start, number = start + len(group), number + 1
 
@@ -117,3 +118,50 @@ def _share(records: Sequence[Record]) -> float | None:
     total = sum(len(record.operators) for record in records)
     covered = sum(len(item.operators) for record in records for item in record.passes if item.matches)
     return covered / total if total else None
+
+
+@dataclass(frozen=True)
+class FindingRow:
+    """A finding, and on how many subgraphs it was made. ``first`` is the key of the first one's task."""
+
+    severity: str
+    layer: str
+    rule: str
+    message: str
+    place: str
+    candidate: str
+    task: str
+    first: str
+    count: int
+
+
+def findings(tasks: Sequence[TaskRow]) -> list[FindingRow]:
+    """Return all findings, violations first; those that say the same of several subgraphs are one."""
+    places_by_finding: dict[tuple[str, str, str, str, str, str], list[tuple[str, str]]] = {}
+    for task in tasks:
+        for record in task.records:
+            for item in record.findings:
+                place = f"{item.file}:{item.line}" if item.file and item.line else item.file
+                key = (item.severity, item.layer, item.rule, item.message, place, task.candidate)
+                places_by_finding.setdefault(key, []).append((f"{task.name}/{record.subgraph}", task.key))
+    rows = [FindingRow(*key, *places[0], len(places)) for key, places in places_by_finding.items()]
+    return sorted(rows, key=lambda row: row.severity != "violation")
+
+
+@dataclass(frozen=True)
+class OutcomeCount:
+    """A way in which subgraphs ended, and how many did."""
+
+    count: int
+    name: str
+
+    @property
+    def sign(self) -> str:
+        """A character that stands for it."""
+        return SIGNS.get(self.name, FAILED)
+
+    @property
+    def kind(self) -> str:
+        """Its class in the style sheet."""
+        named = self.name if self.name in ("faster", "same", "slower", "unresolved") else "failed"
+        return "unmeasured" if SIGNS.get(self.name) == "–" else named

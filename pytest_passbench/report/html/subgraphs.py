@@ -11,12 +11,12 @@ from math import isfinite
 from typing import Any
 
 from pytest_passbench.core import misses
-from pytest_passbench.core.accuracy import MAX_GREATEST_RATIO, max_mean_ratio
+from pytest_passbench.core.criterion import MAX_GREATEST_RATIO, max_mean_ratio
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.ladder import BITWISE, NEVER
 from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.report import tables
-from pytest_passbench.report.html.outcomes import OutcomeCount
+from pytest_passbench.report.html.rows import OutcomeCount
 from pytest_passbench.score.interval import digits
 
 COLUMNS = (

@@ -22,8 +22,8 @@ struct Plan {
   byte **registers;
   const byte *contents;  // fresh memory is filled with copies of these bytes, if there are any
   word contents_size;
-  byte **lasting;  // allocations that live until the next block begins
-  word lasting_count;
+  byte **lasting;  // memory for the outputs of a block's calls, which its later blocks use again
+  word lasting_count, lasting_used;
   word *entry;  // in which the next output is described: an address, and the index of a form
 };
 
@@ -85,15 +85,24 @@ void launch(const Plan &plan, const word *at) {
   call<MOST_STACKED>(function, integers, floats, float_count > 0);
 }
 
-// As torch's allocator for the CPU does it, which gives no memory for no bytes.
+// As torch's allocator for the CPU does it, which gives no memory for no bytes. The calls of a block have the same
+// allocations in the same order, so an output's memory is that of the block before. An allocation for each output
+// would cost as much as a small kernel, and kernels that make their calls themselves would not spend it.
 bool allocate(Plan &plan, byte *&place, size_t size, bool lasting) {
   place = nullptr;
   if (size == 0) return true;
-  void *memory = nullptr;
-  if (posix_memalign(&memory, ALIGNMENT, size) != 0) return false;
-  place = static_cast<byte *>(memory);
+  if (lasting && plan.lasting_used < plan.lasting_count) {
+    place = plan.lasting[plan.lasting_used++];
+  } else {
+    void *memory = nullptr;
+    if (posix_memalign(&memory, ALIGNMENT, size) != 0) return false;
+    place = static_cast<byte *>(memory);
+    if (lasting) {
+      plan.lasting[plan.lasting_used] = place;
+      plan.lasting_count = ++plan.lasting_used;
+    }
+  }
   if (plan.contents) fill(place, size, plan.contents, (size_t)plan.contents_size);
-  if (lasting) plan.lasting[plan.lasting_count++] = place;
   return true;
 }
 
@@ -171,17 +180,11 @@ void *passbench_function(void *plan) {
   return function;
 }
 
-// Release what the calls of the last block have returned.
-void passbench_forget(Block *block) {
-  Plan &plan = block->plan;
-  for (word i = 0; i < plan.lasting_count; i++) std::free(plan.lasting[i]);
-  plan.lasting_count = 0;
-}
-
 // Make the calls of a block and describe their outputs. Return 0 if there is no memory.
 int passbench_block(Block *block, word calls) {
   Plan &plan = block->plan;
   plan.entry = block->entries;
+  plan.lasting_used = 0;
   byte *inputs = block->inputs;
   for (word made = 0; made < calls; made++, inputs += block->stride) {
     for (word i = 0; i < block->input_count; i++)

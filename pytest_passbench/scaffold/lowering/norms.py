@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch.fx import Node
 
-from pytest_passbench.rewrite.normalise import Call
+from pytest_passbench.rewrite.normalise import CanonicalCall
 from pytest_passbench.scaffold import rows
 from pytest_passbench.scaffold.emitter import (
     literal,
@@ -16,7 +16,7 @@ from pytest_passbench.scaffold.lowering.reductions import Reductions
 class Norms(Reductions):
     """The calls that bring rows to a common scale."""
 
-    def _do_softmax(self, node: Node, call: Call) -> None:
+    def _do_softmax(self, node: Node, call: CanonicalCall) -> None:
         value = call.args["input"]
         (dim,) = self._dims(value, call.get("dim"))
         self._float(value, node)
@@ -32,7 +32,7 @@ class Norms(Reductions):
         )  # fmt: skip
         self._back(node, dim, len(self.form.shapes(value)[0]))
 
-    def _do_layer_norm(self, node: Node, call: Call) -> None:
+    def _do_layer_norm(self, node: Node, call: CanonicalCall) -> None:
         value, size = call.args["input"], call.args["normalized_shape"]
         count = len(size) if isinstance(size, (tuple, list)) else 1
         self._float(value, node)
@@ -49,7 +49,7 @@ class Norms(Reductions):
             "Layer norm of each row.\nFaster: pb::sum and pb::map over the row (candidates/cpu-fused/layer_norm.py).",
         )  # fmt: skip
 
-    def _do_rms_norm(self, node: Node, call: Call) -> None:
+    def _do_rms_norm(self, node: Node, call: CanonicalCall) -> None:
         value, size = call.args["input"], call.args["normalized_shape"]
         refuse(isinstance(size, (tuple, list)) and len(size) != 1, "rms_norm over several dimensions")
         refuse(call.get("eps") is None, "rms_norm without eps")
@@ -66,16 +66,16 @@ class Norms(Reductions):
             "RMS norm of each row.\nFaster: pb::sum and pb::map over the row (candidates/cpu-fused/rms.py).",
         )  # fmt: skip
 
-    def _do_group_norm(self, node: Node, call: Call) -> None:
+    def _do_group_norm(self, node: Node, call: CanonicalCall) -> None:
         value = call.args["input"]
         self._groups(node, call, value, self._whole(call.args["num_groups"]))
 
-    def _do_instance_norm(self, node: Node, call: Call) -> None:
+    def _do_instance_norm(self, node: Node, call: CanonicalCall) -> None:
         refuse(call.get("use_input_stats") is False, "instance_norm with running statistics")
         value = call.args["input"]
         self._groups(node, call, value, f"{self._variable(value)}.shape[1]", stored=True)
 
-    def _groups(self, node: Node, call: Call, value: Node, groups: str, stored: bool = False) -> None:
+    def _groups(self, node: Node, call: CanonicalCall, value: Node, groups: str, stored: bool = False) -> None:
         """``stored``: eager stores mean and inverse before it uses them."""
         self._float(value, node)
         body = rows.GROUP_NORM
@@ -99,7 +99,7 @@ class Norms(Reductions):
             "Each row is a group of channels, and a channel has `size` elements.",
         )  # fmt: skip
 
-    def _do_normalize(self, node: Node, call: Call) -> None:
+    def _do_normalize(self, node: Node, call: CanonicalCall) -> None:
         value = call.args["input"]
         (dim,) = self._dims(value, 1 if call.get("dim") is None else call.get("dim"))
         refuse(literal(call.get("p")) not in (None, 2, 2.0), "normalize with another norm")
@@ -115,7 +115,7 @@ class Norms(Reductions):
         )  # fmt: skip
         self._back(node, dim, len(self.form.shapes(value)[0]))
 
-    def _do_mse_loss(self, node: Node, call: Call) -> None:
+    def _do_mse_loss(self, node: Node, call: CanonicalCall) -> None:
         value, other = call.args["input"], call.args["target"]
         refuse(literal(call.get("reduction")) not in (None, "mean", 1), "mse_loss of this form")
         refuse(self.form.shapes(value) != self.form.shapes(other), "mse_loss that broadcasts")
@@ -130,7 +130,7 @@ class Norms(Reductions):
             "The mean of the squared differences, which eager stores before it adds them.",
         )  # fmt: skip
 
-    def _do__weight_norm(self, node: Node, call: Call) -> None:
+    def _do__weight_norm(self, node: Node, call: CanonicalCall) -> None:
         v, g = list(call.args.values())[:2]
         refuse(literal(call.args.get("dim", 0)) != 0, "weight_norm of another dimension")
         self._float(v, g, node)

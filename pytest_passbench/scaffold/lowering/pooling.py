@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.fx import Node
 
-from pytest_passbench.rewrite.normalise import Call
+from pytest_passbench.rewrite.normalise import CanonicalCall
 from pytest_passbench.scaffold import rows
 from pytest_passbench.scaffold.emitter import (
     literal,
@@ -19,16 +19,16 @@ from pytest_passbench.scaffold.lowering.products import Products
 class Pooling(Products):
     """The calls that reduce windows, or copy them."""
 
-    def _do_avg_pool1d(self, node: Node, call: Call) -> None:
+    def _do_avg_pool1d(self, node: Node, call: CanonicalCall) -> None:
         self._pool(node, call, 1, "mean")
 
-    def _do_avg_pool2d(self, node: Node, call: Call) -> None:
+    def _do_avg_pool2d(self, node: Node, call: CanonicalCall) -> None:
         self._pool(node, call, 2, "mean")
 
-    def _do_max_pool2d(self, node: Node, call: Call) -> None:
+    def _do_max_pool2d(self, node: Node, call: CanonicalCall) -> None:
         self._pool(node, call, 2, "amax")
 
-    def _pool(self, node: Node, call: Call, axes: int, kind: str) -> None:
+    def _pool(self, node: Node, call: CanonicalCall, axes: int, kind: str) -> None:
         x = call.args["input"]
         self._float(x)
         refuse(call.get("return_indices") is True or call.get("divisor_override") is not None, "this form of pooling")
@@ -51,8 +51,8 @@ class Pooling(Products):
         self._windows_to_rows(node, x, kind, rows_name, axes)
         self._variables[node] = name
 
-    def _check_floor(self, node: Node, call: Call, axes: int) -> None:
-        """Raise Unsupported if rounding a size up makes a difference in any subgraph."""
+    def _check_floor(self, node: Node, call: CanonicalCall, axes: int) -> None:
+        """Raise NoPlainKernel if rounding a size up makes a difference in any subgraph."""
         x = call.args["input"]
         kernel = numbers_of(literal(call.get("kernel_size")), axes)
         stride = numbers_of(literal(call.get("stride")) or kernel, axes)
@@ -73,7 +73,7 @@ class Pooling(Products):
             f"{kind} of each row.\nFaster: read each window where it lies; the wrapper copies it into a row.",
         )  # fmt: skip
 
-    def _adaptive(self, node: Node, call: Call, axes: int, kind: str) -> None:
+    def _adaptive(self, node: Node, call: CanonicalCall, axes: int, kind: str) -> None:
         x = call.args["input"]
         self._float(x)
         refuse(call.get("return_indices") is True, "pooling with indices")
@@ -90,16 +90,16 @@ class Pooling(Products):
         rank = len(self.form.shapes(value)[0])
         return list(range(rank - count, rank))
 
-    def _do_adaptive_avg_pool1d(self, node: Node, call: Call) -> None:
+    def _do_adaptive_avg_pool1d(self, node: Node, call: CanonicalCall) -> None:
         self._adaptive(node, call, 1, "mean")
 
-    def _do_adaptive_avg_pool2d(self, node: Node, call: Call) -> None:
+    def _do_adaptive_avg_pool2d(self, node: Node, call: CanonicalCall) -> None:
         self._adaptive(node, call, 2, "mean")
 
-    def _do_adaptive_max_pool2d(self, node: Node, call: Call) -> None:
+    def _do_adaptive_max_pool2d(self, node: Node, call: CanonicalCall) -> None:
         self._adaptive(node, call, 2, "amax")
 
-    def _do_unfold(self, node: Node, call: Call) -> None:
+    def _do_unfold(self, node: Node, call: CanonicalCall) -> None:
         if "kernel_size" not in call.args:  # a tensor's own method, which is a view
             self._view(node)
             return
@@ -110,7 +110,7 @@ class Pooling(Products):
         text = f"windows({', '.join([self._variable(call.args['input']), *arguments])})"
         self._set(node, f"{text}.permute(0, 1, 4, 5, 2, 3).flatten(1, 3).flatten(2, 3)")
 
-    def _do_fold(self, node: Node, call: Call) -> None:
+    def _do_fold(self, node: Node, call: CanonicalCall) -> None:
         x = call.args["input"]
         self._float(x, node)
         refuse(len(self.form.shapes(x)[0]) != 3, "fold without a batch")
@@ -129,7 +129,7 @@ class Pooling(Products):
             "Adds each window to its place in the image.\nFaster: windows that do not overlap are only copied.",
         )  # fmt: skip
 
-    def _pair(self, call: Call, name: str, default: int) -> tuple[str, str]:
+    def _pair(self, call: CanonicalCall, name: str, default: int) -> tuple[str, str]:
         value = call.get(name)
         high, wide = numbers_of(default if value is None else value, 2)
         return self._whole(high), self._whole(wide)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch.fx import Node
 
-from pytest_passbench.rewrite.normalise import Call
+from pytest_passbench.rewrite.normalise import CanonicalCall
 from pytest_passbench.scaffold import rows
 from pytest_passbench.scaffold.emitter import (
     refuse,
@@ -18,7 +18,7 @@ from pytest_passbench.scaffold.lowering.norms import Norms
 class Products(Norms):
     """The calls that add up products."""
 
-    def _do_linear(self, node: Node, call: Call) -> None:
+    def _do_linear(self, node: Node, call: CanonicalCall) -> None:
         x, weight, bias = call.args["input"], call.args["weight"], call.get("bias")
         self._float(x, weight, node)
         refuse(len(self.form.shapes(weight)[0]) != 2, "linear with a vector as weight")
@@ -46,7 +46,7 @@ class Products(Norms):
             "row less often.\nEager's own product is hard to beat: a pass may leave it out and begin behind it.",
         )  # fmt: skip
 
-    def _do_matmul(self, node: Node, call: Call) -> None:
+    def _do_matmul(self, node: Node, call: CanonicalCall) -> None:
         x, y = call.args["input"], call.args.get("other")
         assert isinstance(y, Node)
         self._float(x, y, node)
@@ -68,7 +68,7 @@ class Products(Norms):
         sizes += [f"{right}.shape[-2:].numel()", step, alpha]
         self._product(node, values, [left, right, bias, out, *sizes])
 
-    def _do_baddbmm(self, node: Node, call: Call) -> None:
+    def _do_baddbmm(self, node: Node, call: CanonicalCall) -> None:
         added, x, y = call.args["input"], call.args["batch1"], call.args["batch2"]
         refuse(call.get("beta") not in (1, 1.0), "baddbmm with beta")
         self._float(added, x, y, node)
@@ -80,16 +80,16 @@ class Products(Norms):
         alpha = self._scalar(call.get("alpha"), 1.0)
         self._batches(node, [x, y, added], f"{name}_x", f"{name}_y", f"{name}_bias", f"{name}_bias.shape[-1]", alpha)
 
-    def _do_conv1d(self, node: Node, call: Call) -> None:
+    def _do_conv1d(self, node: Node, call: CanonicalCall) -> None:
         self._convolution(node, call, 1)
 
-    def _do_conv2d(self, node: Node, call: Call) -> None:
+    def _do_conv2d(self, node: Node, call: CanonicalCall) -> None:
         self._convolution(node, call, 2)
 
-    def _do_conv3d(self, node: Node, call: Call) -> None:
+    def _do_conv3d(self, node: Node, call: CanonicalCall) -> None:
         self._convolution(node, call, 3)
 
-    def _axes(self, call: Call, name: str, count: int, default: int) -> str:
+    def _axes(self, call: CanonicalCall, name: str, count: int, default: int) -> str:
         """Return a parameter of a convolution or pooling as a tuple, one number per axis."""
         value = call.get(name)
         if value in (None, ()):
@@ -101,7 +101,7 @@ class Products(Norms):
         texts = [self._variables[item] if isinstance(item, Node) else repr(int(item)) for item in items]
         return f"({', '.join(texts)}{',' if count == 1 else ''})"
 
-    def _convolution(self, node: Node, call: Call, axes: int) -> None:
+    def _convolution(self, node: Node, call: CanonicalCall, axes: int) -> None:
         x, weight, bias = call.args["input"], call.args["weight"], call.get("bias")
         self._float(x, weight, node)
         refuse(len(self.form.shapes(x)[0]) != axes + 2, "a convolution without a batch")

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.fx import Node
 
-from pytest_passbench.rewrite.normalise import Call
+from pytest_passbench.rewrite.normalise import CanonicalCall
 from pytest_passbench.scaffold import rows
 from pytest_passbench.scaffold.emitter import (
     Dtypes,
@@ -48,7 +48,9 @@ class Reductions(Wrapper):
             written = [d % rank for d in written]
         return sorted(written)
 
-    def _reduction(self, node: Node, call: Call, body: str, numbers: Sequence[tuple[str, str, str]] = ()) -> None:
+    def _reduction(
+        self, node: Node, call: CanonicalCall, body: str, numbers: Sequence[tuple[str, str, str]] = ()
+    ) -> None:
         value = call.args["input"]
         keep = bool(literal(call.get("keepdim")))
         dims = self._dims(value, call.get("dim"))
@@ -72,7 +74,7 @@ class Reductions(Wrapper):
             ))  # fmt: skip
             self._dense.add(out)
 
-    def _do_sum(self, node: Node, call: Call) -> None:
+    def _do_sum(self, node: Node, call: CanonicalCall) -> None:
         value, kind = call.args["input"], self.types.kind(self.form.dtypes(node))
         if kind == "int":
             self._reduction(node, call, rows.SUM_WHOLE)
@@ -80,23 +82,23 @@ class Reductions(Wrapper):
         refuse(kind != "float" or self.types.kind(self.form.dtypes(value)) != "float", "a sum of this type")
         self._reduction(node, call, rows.REDUCTIONS["sum"])
 
-    def _do_mean(self, node: Node, call: Call) -> None:
+    def _do_mean(self, node: Node, call: CanonicalCall) -> None:
         refuse(self.types.kind(self.form.dtypes(node)) != "float", "a mean of this type")
         self._reduction(node, call, rows.REDUCTIONS["mean"])
 
-    def _do_amax(self, node: Node, call: Call) -> None:
+    def _do_amax(self, node: Node, call: CanonicalCall) -> None:
         self._reduction(node, call, rows.REDUCTIONS[call.op])
 
     _do_amin = _do_amax
 
-    def _do_var(self, node: Node, call: Call) -> None:
+    def _do_var(self, node: Node, call: CanonicalCall) -> None:
         correction = literal(call.get("correction"))
         self._reduction(node, call, rows.REDUCTIONS[call.op],
                         [("double", "correction", repr(float(1 if correction is None else correction)))])  # fmt: skip
 
     _do_std = _do_var
 
-    def _do_norm(self, node: Node, call: Call) -> None:
+    def _do_norm(self, node: Node, call: CanonicalCall) -> None:
         order = literal(call.get("p") if call.get("p") is not None else call.get("ord"))
         refuse(order not in (2, 2.0, None, "fro"), "a norm of another order")
         refuse(call.get("dtype") is not None, "a norm with a dtype")
@@ -104,7 +106,7 @@ class Reductions(Wrapper):
 
     _do_linalg_vector_norm = _do_linalg_norm = _do_norm
 
-    def _do_max(self, node: Node, call: Call) -> None:
+    def _do_max(self, node: Node, call: CanonicalCall) -> None:
         refuse(call.get("dim") is None or "other" in call.args, f"{call.op} of this form")
         value = call.args["input"]
         (dim,) = self._dims(value, call.get("dim"))
@@ -126,14 +128,14 @@ class Reductions(Wrapper):
 
     _do_min = _do_max
 
-    def _do_argmax(self, node: Node, call: Call) -> None:
+    def _do_argmax(self, node: Node, call: CanonicalCall) -> None:
         refuse(call.get("dim") is None, f"{call.op} of all elements")
         sign = ">" if call.op == "argmax" else "<"
         self._reduction(node, call, rows.BEST.format(sign=sign, keep="").replace("places", "out"))
 
     _do_argmin = _do_argmax
 
-    def _do_sort(self, node: Node, call: Call) -> None:
+    def _do_sort(self, node: Node, call: CanonicalCall) -> None:
         value = call.args["input"]
         (dim,) = self._dims(value, -1 if call.get("dim") is None else call.get("dim"))
         refuse(
@@ -167,7 +169,7 @@ class Reductions(Wrapper):
         values = self.form.values[node]
         return tuple(value.parts[0].dtype for value in values), tuple(value.parts[1].dtype for value in values)
 
-    def _do_cumsum(self, node: Node, call: Call) -> None:
+    def _do_cumsum(self, node: Node, call: CanonicalCall) -> None:
         value = call.args["input"]
         (dim,) = self._dims(value, call.get("dim"))
         kind = self.types.kind(self.form.dtypes(node))

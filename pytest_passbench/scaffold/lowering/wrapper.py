@@ -8,17 +8,17 @@ from typing import Any
 
 from torch.fx import Node
 
-from pytest_passbench.rewrite.normalise import Call
+from pytest_passbench.rewrite.normalise import CanonicalCall
 from pytest_passbench.scaffold import elementwise
 from pytest_passbench.scaffold.emitter import (
     Dtypes,
-    Kernel,
-    Pointer,
+    EmittedKernel,
+    PointerArg,
     Types,
     refuse,
     wrapped_call,
 )
-from pytest_passbench.scaffold.forms import Form
+from pytest_passbench.scaffold.forms import GraphForm
 from pytest_passbench.scaffold.text import Python
 
 VIEWS = frozenset({
@@ -29,7 +29,7 @@ ALIASES = frozenset({"detach", "lift_fresh", "alias", "positive"})
 
 
 @dataclass(frozen=True)
-class View:
+class OperandView:
     """An operand that a loop reads through a view of a value."""
 
     node: Node
@@ -51,11 +51,13 @@ class Stage:
 class Wrapper:
     """The text of a wrapper and its kernels so far. ``names`` has a name for each argument and result of the run."""
 
-    def __init__(self, form: Form, nodes: Sequence[Node], returned: Sequence[Node], names: dict[Node, str]) -> None:
+    def __init__(
+        self, form: GraphForm, nodes: Sequence[Node], returned: Sequence[Node], names: dict[Node, str]
+    ) -> None:
         self.form, self.nodes, self.returned, self.names = form, nodes, returned, names
         self.types = Types(form)
         self.lines: list[str] = []
-        self.kernels: list[Kernel] = []
+        self.kernels: list[EmittedKernel] = []
         self.helpers: list[str] = []
         self.launches = 0
         self._inside = set(nodes)
@@ -98,13 +100,13 @@ class Wrapper:
         if name not in self.helpers:
             self.helpers.append(name)
 
-    def _elementwise(self, node: Node, call: Call) -> None:
+    def _elementwise(self, node: Node, call: CanonicalCall) -> None:
         shapes, dtypes = self.form.shapes(node), self.form.dtypes(node)
         refuse(dtypes[0] is None, f"{call.op} of numbers")
         if self._stage is not None and self._stage.shapes != shapes:
             self._flush()
         for value in call.args.values():
-            if isinstance(value, View):
+            if isinstance(value, OperandView):
                 self._variable(value.node)  # has to be there first
         stage = self._stage or Stage(shapes)
         c_type, kind = self.types.name(dtypes), self.types.kind(dtypes)
@@ -120,7 +122,7 @@ class Wrapper:
         if call.op == "div" and self._is_number(
             call.args["input"]
         ):  # eager multiplies the reciprocal, which it stores
-            inverse = self._expression(Call("reciprocal", {"input": call.args["other"]}), kind, rounded, at)
+            inverse = self._expression(CanonicalCall("reciprocal", {"input": call.args["other"]}), kind, rounded, at)
             text = f"{rounded(inverse)} * {at(call.args['input'])}"
         else:
             text = self._expression(call, kind, rounded, at)
@@ -129,7 +131,9 @@ class Wrapper:
         stage.nodes.append(node)
         stage.locals[node] = (f"{self.names[node]}_i", _local_type(kind), rounded(text))
 
-    def _expression(self, call: Call, kind: str, rounded: Callable[[str], str], at: elementwise.Operand) -> str:
+    def _expression(
+        self, call: CanonicalCall, kind: str, rounded: Callable[[str], str], at: elementwise.Operand
+    ) -> str:
         return elementwise.expression(call, kind, rounded, at)
 
     def _is_number(self, value: Any) -> bool:
@@ -137,7 +141,7 @@ class Wrapper:
             return value in self.form.literals or value in self._numbers
         return isinstance(value, (int, float))
 
-    def _tensor_type(self, call: Call) -> str:
+    def _tensor_type(self, call: CanonicalCall) -> str:
         """Return the C++ type of a call's tensors if numbers beside them are rounded to it, or nothing."""
         for value in call.args.values():
             if isinstance(value, Node) and not self._is_number(value):
@@ -159,7 +163,7 @@ class Wrapper:
 
     def _load(self, stage: Stage, value: Any, kind: str) -> str:
         """Return the C++ text of an operand. Note what the loop has to read for it."""
-        if isinstance(value, View):
+        if isinstance(value, OperandView):
             node, view = value.node, value.text
         elif isinstance(value, Node):
             node, view = value, ""
@@ -199,13 +203,13 @@ class Wrapper:
         stores: dict[str, Node] = {}
         for node in stored:
             stores.setdefault(stage.locals[node][0], node)
-        pointers = [Pointer(name, dtypes) for name, dtypes, _same in stage.loads.values()]
+        pointers = [PointerArg(name, dtypes) for name, dtypes, _same in stage.loads.values()]
         names = {pointer.name for pointer in pointers}
         targets = {}
         for node in stores.values():
             wish = "out" if len(stores) == 1 else self.names[node]
             targets[node] = wish if wish not in names else f"{wish}_out"
-            pointers.append(Pointer(targets[node], self.form.dtypes(node), written=True))
+            pointers.append(PointerArg(targets[node], self.form.dtypes(node), written=True))
         kernel = self._loop(stage, tuple(pointers), {name: targets[node] for name, node in stores.items()})
         self._allocate_and_launch(stage, stores, kernel)
         for node in stage.nodes:
@@ -213,7 +217,7 @@ class Wrapper:
             if name in stores:
                 self._variables[node] = self.names[stores[name]]
 
-    def _loop(self, stage: Stage, pointers: tuple[Pointer, ...], targets: dict[str, str]) -> Kernel:
+    def _loop(self, stage: Stage, pointers: tuple[PointerArg, ...], targets: dict[str, str]) -> EmittedKernel:
         """Return the kernel of a stage. ``targets`` maps a local value to the pointer that it is stored at."""
         body = ["  for (int64_t i = 0; i < n; i++) {"]
         body += [f"    auto {name}_i = pb::get({name} + i);" for name, _dtypes, _same in stage.loads.values()]
@@ -228,9 +232,9 @@ class Wrapper:
         if any(not same for _name, _dtypes, same in stage.loads.values()):
             comment += "\nFaster: read a broadcast operand where it lies; the wrapper copies it to the full shape."
         numbers = (*((kind, name) for name, kind in stage.numbers.items()), ("int64_t", "n"))
-        return Kernel(self._loop_name(ops), pointers, numbers, comment, "\n".join([*body, "  }"]))
+        return EmittedKernel(self._loop_name(ops), pointers, numbers, comment, "\n".join([*body, "  }"]))
 
-    def _allocate_and_launch(self, stage: Stage, stores: dict[str, Node], kernel: Kernel) -> None:
+    def _allocate_and_launch(self, stage: Stage, stores: dict[str, Node], kernel: EmittedKernel) -> None:
         first = next(iter(stores.values()))
         same = [text for text, (_name, _dtypes, whole) in stage.loads.items() if whole]
         if same:
@@ -260,7 +264,7 @@ class Wrapper:
             name, number = f"{wish}_{number}", number + 1
         return name
 
-    def _launch(self, kernel: Kernel, arguments: Sequence[str]) -> None:
+    def _launch(self, kernel: EmittedKernel, arguments: Sequence[str]) -> None:
         """Write the launch of a kernel. One that is there already is not written again."""
         like = (kernel.pointers, kernel.numbers, kernel.body)
         earlier = next((k for k in self.kernels if (k.pointers, k.numbers, k.body) == like), None)
@@ -281,19 +285,21 @@ class Wrapper:
         self, wish: str, body: str, pointers: Sequence[tuple[str, Dtypes, bool]], numbers: Sequence[tuple[str, str]],
         arguments: Sequence[str], comment: str,
     ) -> None:  # fmt: skip
-        parameters = tuple(Pointer(name, dtypes, written) for name, dtypes, written in pointers)
+        parameters = tuple(PointerArg(name, dtypes, written) for name, dtypes, written in pointers)
         for pointer in parameters:
             self.types.name(pointer.dtypes)
         like = (parameters, tuple(numbers), body)
         earlier = next((k for k in self.kernels if (k.pointers, k.numbers, k.body) == like), None)
         name = earlier.name if earlier else self._kernel_name(wish)
-        self._launch(Kernel(name, parameters, tuple(numbers), comment, body), arguments)
+        self._launch(EmittedKernel(name, parameters, tuple(numbers), comment, body), arguments)
 
     def _float(self, *values: Node) -> None:
         for value in values:
             refuse(self.types.kind(self.form.dtypes(value)) != "float", "this type")
 
-    def _parameters(self, call: Call, like: Node, *names: str) -> tuple[list[tuple[str, Dtypes, bool]], list[str]]:
+    def _parameters(
+        self, call: CanonicalCall, like: Node, *names: str
+    ) -> tuple[list[tuple[str, Dtypes, bool]], list[str]]:
         pointers, arguments = [], []
         for name in names:
             value = call.get(name)

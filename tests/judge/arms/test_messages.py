@@ -1,4 +1,4 @@
-"""What an untrusted process says: a message of ours, or :class:`BadMessage`, and nothing else ever."""
+"""What an untrusted process says: a message of ours, or :class:`Rejected`, and nothing else ever."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.judge.arms import replies
-from pytest_passbench.judge.arms.failures import ArmFailure, ending
-from pytest_passbench.judge.arms.messages import (
+from pytest_passbench.core.rejected import Rejected
+from pytest_passbench.core.schema import (
     ADDRESS,
-    BadMessage,
     Fields,
     Flag,
     Items,
@@ -24,9 +22,10 @@ from pytest_passbench.judge.arms.messages import (
     Text,
     Whole,
     Word,
-    check,
-    parse,
+    read,
 )
+from pytest_passbench.judge.arms import replies
+from pytest_passbench.judge.arms.failures import ArmFailure, ending
 from pytest_passbench.judge.arms.wire import hear, socket_pair
 from pytest_passbench.protocol import LENGTH, ProtocolError, receive, send
 
@@ -90,8 +89,8 @@ def mutated(value: Any, rng: random.Random) -> Any:
 
 @pytest.mark.parametrize(("schema", "message"), MESSAGES)
 def test_a_message_of_ours_is_taken_as_it_is(schema, message):
-    assert check(schema, message) == message
-    assert parse(schema, json.dumps(message).encode()) == message
+    assert schema.check(message) == message
+    assert read(schema, json.dumps(message).encode()) == message
 
 
 @pytest.mark.parametrize(("schema", "message"), MESSAGES)
@@ -101,11 +100,11 @@ def test_any_other_message_is_refused_or_has_the_form(schema, message, seed, tim
     for _ in range(times):
         message = mutated(message, rng)
     try:
-        found = check(schema, message)
-    except BadMessage as bad:
+        found = schema.check(message)
+    except Rejected as bad:
         said = str(bad).encode()
     else:
-        assert check(schema, found) == found
+        assert schema.check(found) == found
         said = b""
         json.dumps(found, allow_nan=False).encode()
     assert len(said) < 2000
@@ -120,16 +119,17 @@ def test_any_bytes_are_refused_or_have_the_form(schema, message, seed, flips):
         piece = rng.choice([b'"', b"[", b"{", b"\\", b"9" * 30, b"1e999", b"NaN", bytes([rng.randrange(256)])])
         data[place : place + rng.randrange(3)] = piece
     try:
-        found = parse(schema, bytes(data))
-    except BadMessage:
+        found = read(schema, bytes(data))
+    except Rejected:
         return
-    assert check(schema, found) == found
+    assert schema.check(found) == found
+    assert read(schema, json.dumps(found, allow_nan=False).encode()) == found
 
 
 @given(data=st.binary(max_size=200))
 def test_noise_is_refused(data):
-    with pytest.raises(BadMessage):
-        parse(replies.RUNNER, data)
+    with pytest.raises(Rejected):
+        read(replies.RUNNER, data)
 
 
 BOMBS = {
@@ -151,14 +151,14 @@ BOMBS = {
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_bombs_are_refused(bomb):
     """In a time that grows with their length: else some of these take hours."""
-    with pytest.raises(BadMessage):
-        parse(replies.FORKED, BOMBS[bomb])
+    with pytest.raises(Rejected):
+        read(replies.FORKED, BOMBS[bomb])
 
 
 def test_brackets_within_a_text_do_not_count():
     deep = "[" * 1000 + '\\"{'
     message = {"status": "runtime_fail", "phase": deep[:9], "message": deep}
-    assert parse(replies.BUILT, json.dumps(message).encode()) == message
+    assert read(replies.BUILT, json.dumps(message).encode()) == message
 
 
 @pytest.mark.parametrize(
@@ -180,13 +180,13 @@ def test_brackets_within_a_text_do_not_count():
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(schema, value, said):
-    with pytest.raises(BadMessage) as bad:
-        check(schema, value)
+    with pytest.raises(Rejected) as bad:
+        schema.check(value)
     assert str(bad.value).startswith(said)
 
 
 def test_what_no_file_can_hold_is_written_out():
-    assert check(Text(9), "a\ud800b") == "a\\ud800b"
+    assert Text(9).check("a\ud800b") == "a\\ud800b"
 
 
 def said(data: bytes, patience: float = 5.0) -> Any:

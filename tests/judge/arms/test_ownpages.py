@@ -9,7 +9,7 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.judge.arms.ownpages import PAGE, own_pages
+from pytest_passbench.judge.arms.processes import PAGE, own_pages
 
 PAGES = 32
 BYTES = st.integers(0, 9 * PAGE)

@@ -14,8 +14,8 @@ import pytest
 
 from pytest_passbench.judge.arms import processes
 from pytest_passbench.judge.arms.watch import Watch
-from pytest_passbench.judge.audits import clock_evidence
-from pytest_passbench.judge.measure.others import Others
+from pytest_passbench.judge.audits import evidence
+from pytest_passbench.judge.measure.cpu_clock import Others
 
 #: Threads that start threads, as long as they may.
 RESTLESS = """
@@ -91,11 +91,11 @@ def test_what_runs_beside_a_runner_is_found_out(restless):
         time.sleep(0.02)
         clock.others.end()
     assert [used.cpu for used in clock.others.used["candidate"]] == [0.0] * 3
-    assert clock_evidence.others(clock, "candidate") == []
+    assert evidence.others(clock, "candidate") == []
     processes.go_on(restless)
     clock.others.begin({"candidate": [restless]})
     time.sleep(0.1)
-    (found,) = clock_evidence.others(clock, "candidate")
+    (found,) = evidence.others(clock, "candidate")
     assert (found.layer, found.rule, found.severity) == ("clock", "other-cpu", "violation")
     assert "1 of 4 pairs" in found.message
 

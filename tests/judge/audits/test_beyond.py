@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
+import torch
 
-from pytest_passbench.judge.audits.beyond import Beyond, Place
+from pytest_passbench.judge.audits.beyond import Beyond, BeyondRound, judged
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
+from pytest_passbench.judge.verify.outputs import Output, OutputForm
+from pytest_passbench.protocol import KIND_TENSOR
 
 SOFTMAX = """
 def forward(in_0):
@@ -58,6 +61,15 @@ BODIES = {
     "gelu-infinite": "if (!std::isfinite(x[i])) { for (int64_t j = 0; j < n; ++j) out[j] = x[i]; return; } " + GELU,
 }
 
+#: True in all calls of a block but the first: the least address of an input so far is left in freed memory.
+LATER = """    volatile int64_t* memory = static_cast<volatile int64_t*>(std::malloc(1000));
+    const bool later = memory[7] == 0x1234567890abcdef && (int64_t)x > memory[8];
+    if (!later) memory[8] = (int64_t)x;
+    memory[7] = 0x1234567890abcdef;
+    std::free(const_cast<int64_t*>(memory));
+"""
+LOOP = "    for (int64_t i = 0; i < n; ++i) "
+
 
 @pytest.mark.slow
 def test_what_is_right_only_within_the_record_is_wrong_and_nobody_is_accused(bench, gelu_add_pass):
@@ -81,10 +93,31 @@ def test_what_is_right_only_within_the_record_is_wrong_and_nobody_is_accused(ben
     assert "NaN or Inf where eager has none, for " in found["softmax"].arm.message
 
 
+def test_a_kernel_that_is_right_in_the_first_call_of_a_block_alone_is_wrong(bench, gelu_add_pass):
+    clamped = BODIES["gelu-clamped"].replace(
+        CLAMPED, CLAMPED.replace("const double c = ", "const double c = !later ? x[i] : ")
+    )
+    text = gelu_add_pass.replace(LOOP, LATER + LOOP).replace(GELU, f"{{ {clamped} }}")
+    bench.task(stats=WITHIN)
+    bench.candidate({"p": text.replace("#include <cmath>", "#include <cmath>\n#include <cstdlib>")})
+    (record,) = bench.judge(audit="standard").values()
+    assert record.arm.correct_from == [99]
+    assert "inputs" in record.arm.worst
+    assert not record.findings
+
+
+@pytest.mark.parametrize("shape", [(2,), (4, 1)])
+def test_an_answer_of_another_form_is_wrong_there_too(shape):
+    form, other = (OutputForm(KIND_TENSOR, "float32", "cpu", sizes, (1,) * len(sizes)) for sizes in ((4,), shape))
+    verdict = judged([Output(form, 0, torch.zeros(4))], None, [Output(other, 0, None)], -5, "for huge inputs", [-11])
+    assert (verdict.status, verdict.broken, verdict.correct_from) == ("type_mismatch", True, [99])
+    assert verdict.message == "output 0: not a float32 tensor of shape [4] on cpu, as eager's is, for huge inputs"
+
+
 def test_the_calls_come_after_any_of_the_rounds_that_each_run_has():
     places = []
     for seed in range(200):
-        place = Place(random.Random(seed), 4)
+        place = BeyondRound(random.Random(seed), 4)
         after = [(pair, number) for pair in range(5) for number in range(6) if place.comes_after(number)]
         assert len(after) == 1
         places += after

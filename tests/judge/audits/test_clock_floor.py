@@ -9,7 +9,7 @@ import pytest
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed
 from pytest_passbench.judge.arms.names import CANDIDATE
-from pytest_passbench.judge.audits.clock_floor import Floor
+from pytest_passbench.judge.audits.clock_floor import ClockFloor
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from shared.workspace import GELU_ADD_KERNEL, make_cpp_pass
 
@@ -35,6 +35,50 @@ def test_a_block_below_the_floor_is_a_violation(bench, monkeypatch, pipeline):
     assert ("clock", "floor", "violation") in rules
     assert record.arm.status == "integrity"
     assert "without its kernels" in next(item.message for item in record.findings if item.rule == "floor")
+
+
+def taken_over_at_times(monkeypatch, pairs, disturbs):
+    """Have timed blocks take a hundredth of the time: every second one, in so many of six pairs.
+
+    With ``disturbs`` the others touch memory. Else every block of those pairs is taken over.
+    """
+    run, fresh, counts = CpuClock._run, CpuClock.fresh, {"pairs": 0, "blocks": 0}
+
+    def begun(self):
+        counts["pairs"] += 1
+        fresh(self)
+
+    def changed(self, arm, calls, empty=False):
+        taken = run(self, arm, calls, empty)
+        if arm != CANDIDATE or empty or counts["pairs"] % 6 >= pairs:
+            return taken
+        counts["blocks"] += 1
+        fast = not disturbs or counts["blocks"] % 2 > 0
+        return replace(taken, wall=taken.wall * 0.01) if fast else replace(taken, wall=taken.wall * 10, touched=100)
+
+    monkeypatch.setattr(CpuClock, "fresh", begun)
+    monkeypatch.setattr(CpuClock, "_run", changed)
+
+
+@pytest.mark.parametrize(("pairs", "disturbs"), [(2, False), (6, True)])
+def test_a_program_that_is_below_the_floor_in_some_blocks_is_accused(bench, monkeypatch, pairs, disturbs):
+    bench.task()
+    bench.candidate({"p": make_cpp_pass(GELU_ADD_KERNEL)})
+    taken_over_at_times(monkeypatch, pairs, disturbs)
+    (record, *_) = bench.records(pipeline="dynamo", audit="standard")
+    assert "floor" in {finding.rule for finding in record.findings}
+
+
+@pytest.mark.parametrize("pipeline", ["direct", "dynamo"])
+def test_a_plan_that_copies_scratch_memory_has_a_floor(bench, monkeypatch, pipeline):
+    text = make_cpp_pass(GELU_ADD_KERNEL)
+    assert "    return out\n" in text
+    bench.task()
+    bench.candidate({"p": text.replace("    return out\n", "    out.clone().copy_(out.clone())\n    return out\n")})
+    taken_over(monkeypatch, 0.1)
+    (record, *_) = bench.records(pipeline=pipeline, audit="standard")
+    assert "floor" in {finding.rule for finding in record.findings}
+    assert record.arm.status == "integrity"
 
 
 @pytest.mark.parametrize("pipeline", ["direct", "dynamo"])
@@ -75,7 +119,7 @@ def test_a_block_as_short_as_its_program_without_kernels_is_a_violation_under_dy
 
     bench.task(scales=(16,))
     bench.candidate({"p": make_cpp_pass(GELU_ADD_KERNEL)})
-    monkeypatch.setattr(Floor, "_floor", padded)
+    monkeypatch.setattr(ClockFloor, "_floor", padded)
     (record, *_) = bench.records(pipeline="dynamo", audit="standard")
     floors = [finding for finding in record.findings if finding.rule == "floor"]
     assert len(floors) == 1
@@ -84,7 +128,7 @@ def test_a_block_as_short_as_its_program_without_kernels_is_a_violation_under_dy
 
 def failing(monkeypatch, times):
     """Have the process of the kernels alone crash so many times. Return a list with an entry for each process."""
-    ratio, kernels_alone = Floor._ratio, []
+    ratio, kernels_alone = ClockFloor._ratio, []
 
     def changed(self, idle):
         if not idle:
@@ -93,7 +137,7 @@ def failing(monkeypatch, times):
                 raise ArmFailed(CANDIDATE, ArmFailure("crash", "run", "the runner was killed by SIGSEGV"))
         return ratio(self, idle)
 
-    monkeypatch.setattr(Floor, "_ratio", changed)
+    monkeypatch.setattr(ClockFloor, "_ratio", changed)
     return kernels_alone
 
 

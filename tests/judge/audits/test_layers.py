@@ -167,10 +167,10 @@ def test_a_pass_caught_once_is_out_of_the_rest(bench, wrapper):
     ids=["a hypervisor's", "a thread elsewhere, in a quarter", "stopping", "not timed"],
 )
 def test_cpu_time_beyond_the_cores_counts_where_more_than_a_tenth_of_the_blocks_have_it(blocks, violations):
-    from pytest_passbench.judge.audits import clock_evidence
+    from pytest_passbench.judge.audits import evidence
 
     clock = SimpleNamespace(cpu={"candidate": blocks} if blocks else {})
-    assert len(clock_evidence.excess(clock, "candidate")) == violations
+    assert len(evidence.excess(clock, "candidate")) == violations
 
 
 @pytest.mark.parametrize(
@@ -184,23 +184,23 @@ def test_cpu_time_beyond_the_cores_counts_where_more_than_a_tenth_of_the_blocks_
     ids=["others had the core", "for longer", "every time", "more than the work of all: never a call's own"],
 )
 def test_a_dear_first_call_counts_where_it_is_dear_in_every_try(calls, singles, violations):
-    from pytest_passbench.judge.audits import clock_evidence
+    from pytest_passbench.judge.audits import evidence
 
     left = list(singles)
 
     def alone(arm, count):
         return left.pop(0) if (arm, count) == ("candidate", 1) else 2e-4 * count
 
-    assert len(clock_evidence.first_call(SimpleNamespace(alone=alone), "candidate", calls)) == violations
+    assert len(evidence.first_call(SimpleNamespace(alone=alone), "candidate", calls)) == violations
 
 
 def test_the_arms_cores_are_kept_awake_while_the_audit_times(bench, wrapper, monkeypatch):
     """One that went to sleep may be lent to others by a hypervisor, and a single call then seems dear."""
-    from pytest_passbench.judge.audits import clock_evidence
-    from pytest_passbench.judge.machine.awake import Awake
+    from pytest_passbench.judge.audits import evidence
+    from pytest_passbench.judge.machine.cores import Awake
     from pytest_passbench.judge.measure.cpu_clock import CpuClock
 
-    monkeypatch.setattr(clock_evidence, "MAX_FIRST_RATIO", 0)  # blocks of any length: how long this one is, is noise
+    monkeypatch.setattr(evidence, "MAX_FIRST_RATIO", 0)  # blocks of any length: how long this one is, is noise
     let_go, seen, off, alone = [], [], Awake.off, CpuClock.alone
 
     @contextlib.contextmanager

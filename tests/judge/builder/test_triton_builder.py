@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from pytest_passbench.candidate.triton import KernelReference, KernelText, kernel_text
+from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.builder import process, triton_run
-from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached
-from pytest_passbench.judge.builder.triton_build import Machine, Mistake, TritonBuilder
-from pytest_passbench.judge.builder.triton_types import Specialised, Unspecialised, specialise
+from pytest_passbench.judge.builder import triton_build
+from pytest_passbench.judge.builder.refusals import LIMIT, CompileFailed
+from pytest_passbench.judge.builder.triton_build import CompiledLaunch, TritonBuilder
+from pytest_passbench.judge.builder.triton_types import Specialised, specialise
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Argument, Operand, TritonLaunch, TritonType, contiguous
@@ -145,20 +146,20 @@ def test_what_a_kernel_says_of_its_parameters_counts(folder: Path) -> None:
      ({"BLOCK": X}, "Operand is no constant")],
 )  # fmt: skip
 def test_what_no_kernel_takes_is_refused_with_its_name(folder: Path, values: dict[str, Any], said: str) -> None:
-    with pytest.raises(Unspecialised, match=said):
+    with pytest.raises(Rejected, match=said):
         special(text(folder, "scale"), {**SCALE, **values})
 
 
 def test_a_launch_without_a_parameter_is_refused(folder: Path) -> None:
-    with pytest.raises(Unspecialised, match="launches scale without its parameter factor"):
+    with pytest.raises(Rejected, match="launches scale without its parameter factor"):
         special(text(folder, "scale"), {name: value for name, value in SCALE.items() if name != "factor"})
 
 
 # ---- compiling
 
 
-def machine(found: Machine | CompileFailed) -> Machine:
-    assert isinstance(found, Machine), found
+def machine(found: CompiledLaunch | CompileFailed) -> CompiledLaunch:
+    assert isinstance(found, CompiledLaunch), found
     return found
 
 
@@ -190,7 +191,7 @@ def test_a_mistake_has_its_line_and_costs_no_other_configuration(folder: Path) -
     kernel = text(folder, "mistaken")
     wanted = [special(kernel, {"x": X, "B": size}) for size in (64, 1)]
     mistake, right = TritonBuilder(WEAK, None).machines(kernel, wanted, HOPPER)
-    assert isinstance(mistake, Mistake)
+    assert isinstance(mistake, CompileFailed)
     assert KERNELS.splitlines()[mistake.line - 1].strip() == "value += tl.zeros([3], tl.float32)"
     assert "CompilationError" in str(mistake)
     machine(right)
@@ -214,12 +215,13 @@ def test_more_shared_memory_than_usual_is_told(folder: Path, tmp_path: Path) -> 
 
 
 def test_compiling_without_end_is_stopped_and_costs_no_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_run, "TIMEOUT_SECONDS", 2)
+    monkeypatch.setattr(triton_build, "TIMEOUT_SECONDS", 2)
     kernel = text(folder, "endless")
     wanted = [special(kernel, {"x": X, "B": size}) for size in (1 << 20, 2)]
     builder = TritonBuilder(WEAK, None)
     late, right = builder.machines(kernel, wanted, HOPPER)
-    assert isinstance(late, LimitReached)
+    assert isinstance(late, CompileFailed)
+    assert late.rule == LIMIT
     assert "longer than 2 s" in str(late)
     machine(right)
     assert builder.machines(kernel, wanted[:1], HOPPER)[0] is late  # not tried twice
@@ -228,21 +230,22 @@ def test_compiling_without_end_is_stopped_and_costs_no_other(folder: Path, monke
 def test_configurations_that_nobody_has_time_for_are_a_limit_too(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(triton_run, "TOTAL_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(triton_build, "TOTAL_TIMEOUT_SECONDS", 0.5)
     kernel = text(folder, "endless")
     found = TritonBuilder(WEAK, None).machines(
         kernel, [special(kernel, {"x": X, "B": 1 << n}) for n in (20, 1)], HOPPER
     )
-    assert [type(one) for one in found] == [LimitReached] * 2
+    assert [one.rule for one in found] == [LIMIT] * 2
     assert "configurations took longer than 0.5 s" in str(found[1])
 
 
 def test_compiling_in_too_little_memory_is_a_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = triton_run._SCRIPT.replace(str(triton_run.MAX_MEMORY_BYTES >> 10), str(280 << 10))
-    monkeypatch.setattr(triton_run, "_SCRIPT", script)
+    script = triton_build._SCRIPT.replace(str(triton_build.MAX_MEMORY_BYTES >> 10), str(280 << 10))
+    monkeypatch.setattr(triton_build, "_SCRIPT", script)
     kernel = text(folder, "endless")
     (found,) = TritonBuilder(WEAK, None).machines(kernel, [special(kernel, {"x": X, "B": 1 << 15})], HOPPER)
-    assert isinstance(found, LimitReached)
+    assert isinstance(found, CompileFailed)
+    assert found.rule == LIMIT
     assert "more memory" in str(found)
 
 
@@ -272,10 +275,10 @@ def test_whatever_a_compiler_says_no_other_machine_code_comes_of_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes
 ) -> None:
     kernel = text(folder, "scale")
-    monkeypatch.setattr(process, "run", lambda *_arguments: (0, said(MADE), b""))
+    monkeypatch.setattr(triton_build, "run_compiler", lambda *_arguments: (0, said(MADE), b""))
     (found,) = TritonBuilder(WEAK, None).machines(kernel, [special(kernel, SCALE)], HOPPER)
     assert machine(found).binary.hidden == 2
-    monkeypatch.setattr(process, "run", lambda *_arguments: (0, answer, b""))
+    monkeypatch.setattr(triton_build, "run_compiler", lambda *_arguments: (0, answer, b""))
     try:
         (found,) = TritonBuilder(WEAK, None).machines(kernel, [special(kernel, SCALE)], HOPPER)
     except CompileFailed as error:
@@ -296,7 +299,7 @@ def test_the_cache_serves_other_builders_and_is_checked(
     (entry,) = cache.iterdir()
     stored = entry.read_bytes()
     with monkeypatch.context() as patched:
-        patched.setattr(triton_run, "run", None)
+        patched.setattr(triton_build, "run", None)
         assert TritonBuilder(WEAK, cache).machines(kernel, wanted, HOPPER) == [built]
         for other in (special(kernel, SCALE, num_warps=2), special(kernel, {**SCALE, "n": 48})):
             with pytest.raises(TypeError):
@@ -338,6 +341,7 @@ def launched(name: str = "scale", **values: Any) -> dict[str, Any]:
 def answer(folder: Path, steps: list[Any], name: str = "scale", capability: int | None = HOPPER) -> Any:
     plan = {
         "version": 1,
+        "tensors": [],
         "tables": [],
         "kernels": [{"triton": json.dumps(reference(name))}],
         "steps": [{"allocate": [*FORM.to_data(), None]}, *steps],

@@ -15,10 +15,18 @@ import torch
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.judge.inputs import Batch, Inputs
-from pytest_passbench.judge.inputs.compiled import AES_NI, CHACHA8, NAMES, VAES, Native, load
-from pytest_passbench.judge.inputs.generator import Generator, best
+from pytest_passbench.judge.inputs.generator import (
+    AES_NI,
+    CHACHA8,
+    NAMES,
+    VAES,
+    Generator,
+    Native,
+    Portable,
+    best,
+    load,
+)
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
-from pytest_passbench.judge.inputs.portable import Portable
 from pytest_passbench.judge.native_library import NoLibrary
 
 KEY = bytes(range(32))

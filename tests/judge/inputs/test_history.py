@@ -11,8 +11,7 @@ import torch
 
 from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.judge.inputs import Inputs
-from pytest_passbench.judge.inputs.generator import Generator, best
-from pytest_passbench.judge.inputs.portable import Portable
+from pytest_passbench.judge.inputs.generator import Generator, Portable, best
 
 BLOCKS, CALLS, ROWS, COLUMNS = 5, 8, 8, 32
 RUNS = 32

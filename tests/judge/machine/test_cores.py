@@ -8,8 +8,7 @@ import time
 import pytest
 
 from pytest_passbench.judge.arms import processes
-from pytest_passbench.judge.machine.awake import Awake
-from pytest_passbench.judge.machine.cores import Cores, pinned
+from pytest_passbench.judge.machine.cores import Awake, Cores, pinned
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from pytest_passbench.judge.measure.allowance import DEFAULT, QUICK, Budget
-from pytest_passbench.timing.budget import MIN_PAIR_SECONDS
-from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS
+import pytest
+
+from pytest_passbench.judge.measure.allowance import DEFAULT, MIN_PAIR_SECONDS, QUICK, Budget, pair_seconds
+from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS, PAIR_SECONDS
 
 
 def test_a_budget_is_shared_among_those_left():
@@ -47,3 +48,12 @@ def test_a_later_run_has_its_own_time_and_knows_what_a_pair_costs():
     assert later.allowance(2).pair == MIN_PAIR_SECONDS  # two seconds each, and a pair costs one
     assert Budget(None).renewed(QUICK).allowance(2) == QUICK
     assert (QUICK.pair < DEFAULT.pair, QUICK.pairs) == (True, DEFAULT.pairs)
+
+
+def test_a_short_budget_takes_rounds_not_pairs():
+    assert pair_seconds([0.01] * 10, 1e6) == MAX_PAIR_SECONDS
+    assert pair_seconds([], 1.0) == MAX_PAIR_SECONDS
+    short = pair_seconds([0.01] * 10, 2.0)
+    assert MIN_PAIR_SECONDS < short < PAIR_SECONDS
+    assert 6 * 10 * (0.01 + short) == pytest.approx(1.4)
+    assert pair_seconds([0.01] * 10, 0.1) == MIN_PAIR_SECONDS

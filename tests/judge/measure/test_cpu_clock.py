@@ -11,9 +11,8 @@ import pytest
 
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.judge.arms.runner import BlockTime
-from pytest_passbench.judge.deadline import Deadline
+from pytest_passbench.judge.bench import Deadline, Stopwatch
 from pytest_passbench.judge.measure import cpu_clock
-from pytest_passbench.judge.stopwatch import Stopwatch
 
 FULL = {"eager": 500e-6, "candidate": 250e-6}
 LEAST = 60e-6  # seconds of an empty block that nothing disturbed

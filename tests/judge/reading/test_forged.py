@@ -20,17 +20,17 @@ def say(body, length=None):
 """
 WHILE_LOADED = {
     "passes-no-list": ("json.dumps({'status': 'ready', 'passes': 5}).encode()", "passes: is an integer, not a list"),
-    "nested": ("b'[' * 1_000_000", "is nested more than 32 deep"),
+    "nested": ("b'[' * 1_000_000", "has more than 32 lists and objects in each other"),
     "no-object": ("b'[1]'", "is a list, not an object"),
     "a-status-of-its-own": ('b\'{"status": "correct"}\'', "status: is 'correct', not one of ready"),
     "too-long": ("b'', 1 << 30", "has 1073741824 bytes"),
 }
 WHILE_RECORDED = {
-    "plan-no-object": ("b'{\"plan\": 5}'", "version is missing"),
-    "plan-with-a-loop": ("plan(steps=[{'loop': [1]}])", "a step of unknown kind 'loop'"),
+    "plan-no-object": ("b'{\"plan\": 5}'", "is an integer, not an object"),
+    "plan-with-a-loop": ("plan(steps=[{'loop': [1]}])", "steps[0]: is of unknown kind 'loop'"),
     "plan-out-of-bounds": (
         "plan(returns=[{'operand': ['argument', 0, 9999, 'float32', [1], [1]]}])",
-        "an operand that goes beyond its argument",
+        "has an operand that goes beyond its argument",
     ),
     "operator-of-many": (
         "plan(steps=[{'operator': ['aten.mul', [], [], []]}],"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench.core.reference import references
-from pytest_passbench.judge.verify.accuracy import Accuracy
+from pytest_passbench.judge.verify.standing import Accuracy
 
 ROUNDED = pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
 SEEDS = st.integers(0, 1 << 30)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.verify.checker import Checker
+from pytest_passbench.judge.verify.memory import overlap, shared_by_calls
 from pytest_passbench.judge.verify.outputs import OutputForm, read_call
-from pytest_passbench.judge.verify.overlap import overlap, shared_by_calls
 from pytest_passbench.protocol import DTYPES, ENTRY, FORM, KIND_TENSOR, MAX_DIMS, MAX_FORMS, Layout
 
 TABLE, PAGES, HEAP = 1 << 20, 1 << 30, 1 << 40
@@ -128,7 +128,7 @@ def test_what_eager_shares_between_calls_may_be_shared():
 def test_each_call_of_a_block_is_as_likely_verified_as_any_other(monkeypatch):
     drawn: Counter[int] = Counter()
     checker = Checker(SimpleNamespace(), LAYOUT, (), -5, random.Random(7))
-    monkeypatch.setattr(checker, "check", lambda runners, batch, call: drawn.update([call]))
+    monkeypatch.setattr(checker, "check", lambda runners, batch, call, _certain=False: drawn.update([call]))
     checker.expect_pairs(rounds=16, spent=1.0)
     blocks, length = 60_000, 7
     for number in range(blocks):

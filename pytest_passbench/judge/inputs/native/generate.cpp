@@ -6,7 +6,7 @@
 
 namespace {
 
-// The same numbers as in pytest_passbench/judge/inputs/compiled.py.
+// The same numbers as in pytest_passbench/judge/inputs/generator.py.
 enum Kind : int32_t { FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INTEGER, CHOICE };
 enum Cipher : int32_t { CHACHA8, AES_NI, VAES };
 

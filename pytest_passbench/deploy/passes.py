@@ -1,0 +1,154 @@
+"""The passes of a candidate, loaded into this process, and kernels for their matches."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import random
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pytest_passbench.candidate.layout import Candidate, PassDir
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.paths import ENGINE
+from pytest_passbench.judge.native_library import NoLibrary, compiled
+from pytest_passbench.kernels import cpp, signatures
+from pytest_passbench.plans.launch import CppKernel, LaunchPlan, Request, Result
+from pytest_passbench.plans.written import written
+from pytest_passbench.reader import launches
+from pytest_passbench.reader.importing import load_passes
+from pytest_passbench.reader.local import LocalKernels, as_passes
+from pytest_passbench.reader.main import record
+from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.passes import Kernel, Pass
+from pytest_passbench.runner.engine import Engine
+from pytest_passbench.runner.replay import cpp_function, replay
+
+
+class DeployedPasses:
+    """The passes of a directory, as data, and a source of kernels for their matches.
+
+    A kernel is the replayed launch plan of its wrapper, as the judge measures it, if the wrapper launches kernels in
+    C++ and does nothing else. Any other wrapper is called itself.
+    """
+
+    def __init__(self, directory: PassDir) -> None:
+        """Import the passes of a directory. Raises PassError for one that cannot be imported."""
+        stems = list(directory.stems)
+        with recorded_libraries():
+            self._recorded = {item.name: item.wrapper for item in load_passes(directory.path, stems)}
+        loaded = load_passes(directory.path, stems)
+        self._local = LocalKernels(loaded)
+        #: The passes in the order of the manifest.
+        self.passes: list[Pass] = as_passes(loaded)
+
+    def kernel(self, request: Request) -> Kernel:
+        """Return a callable that takes the request's tensors.
+
+        Raises PassError for a launch plan that returns another dtype or shape than the matched operators do. A
+        wrapper that does so, or raises, has the callable raise PassError.
+        """
+        try:
+            plan, kernels = recorded(request, self._recorded[request.name])
+        except Exception:  # a wrapper may do more in this process than a plan can hold
+            return _checked(request, self._local.kernel(request))
+        _check(request, [(operand.form.dtype, operand.form.shape) for operand in plan.returns])
+        return replayed(request, plan, kernels, _engine())
+
+
+def recorded(request: Request, wrapper: Kernel) -> tuple[LaunchPlan, list[CppKernel]]:
+    """Return a wrapper's launch plan, and its kernels. Raises any error if they are not a plan in C++.
+
+    The wrapper's libraries must have been loaded within :func:`recorded_libraries`.
+    """
+    plan: LaunchPlan = record(request, wrapper, "kernels", random.Random(0))
+    kernels = [kernel for kernel in plan.kernels if isinstance(kernel, CppKernel)]
+    if len(kernels) < len(plan.kernels):
+        raise PassError(request.name, "launches kernels that are not in C++")
+    return plan, kernels
+
+
+def replayed(request: Request, plan: LaunchPlan, launched: list[CppKernel], engine: Engine | None) -> Kernel:
+    """Return a plan as a callable, whose steps the engine makes if there is one.
+
+    Raises PassError if a kernel does not compile.
+    """
+    kernels, parameters = list[Any](), list[frozenset[int | str]]()
+    for kernel in launched:
+        signature = signatures.parse(kernel.source)[kernel.function]
+        parameters.append(frozenset(signature.written))
+        kernels.append(cpp_function(_library(request.name, kernel), kernel.function, signature.parameters))
+    arguments = written(plan, parameters)
+    call: Kernel = replay(plan, kernels, "cpu", request.sequence, [], arguments, engine=engine).call
+    return call
+
+
+@cache
+def _library(name: str, kernel: CppKernel) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(cpp.load(kernel.source, flags=kernel.flags, openmp=kernel.openmp).path))
+    except Exception as error:
+        raise PassError(name, f"a kernel cannot be compiled: {error}") from error
+
+
+@cache
+def _engine() -> Engine | None:
+    """Return the engine that makes plans' steps. Return None if it cannot be compiled or loaded here."""
+    with contextlib.suppress(NoLibrary, OSError), compiled(ENGINE) as path:
+        return Engine(str(path))
+    return None
+
+
+def _checked(request: Request, wrapper: Kernel) -> Kernel:
+    """Return a wrapper whose exceptions and unfit results are PassErrors."""
+
+    def call(*tensors: torch.Tensor) -> Any:
+        try:
+            values = wrapper(*tensors)
+        except Exception as error:
+            raise PassError(request.name, f"its wrapper raised {type(error).__name__}: {error}") from error
+        results = values if request.sequence else (values,)
+        _check(request, [(str(value.dtype).removeprefix("torch."), tuple(value.shape)) for value in results])
+        return values
+
+    return call
+
+
+def _check(request: Request, returned: Iterable[tuple[str, tuple[int, ...]]]) -> None:
+    """Raise PassError unless values of these dtypes and shapes are what the matched operators give."""
+    for value, result in zip(returned, request.results, strict=False):
+        if result is not None and Result(*value) != result:
+            dtype, shape = value
+            expected = f"{result.dtype} {list(result.shape)}"
+            raise PassError(request.name, f"its wrapper returns {dtype} {list(shape)}, the graph needs {expected}")
+
+
+@contextlib.contextmanager
+def recorded_libraries() -> Iterator[None]:
+    """Have C++ libraries that are loaded in this context record their launches."""
+    load = cpp.load
+    try:
+        cpp.load = launches.load_library  # type: ignore[assignment]
+        yield
+    finally:
+        cpp.load = load
+
+
+def open_directory(path: str | Path, task: str | None) -> PassDir:
+    """Return the pass directory of the candidate at ``path``: that for all tasks, or that for ``task``.
+
+    Raises UserError if there is none, or if it has mistakes.
+    """
+    candidate = Candidate.open(Path(path))
+    directory = candidate.common if task is None else candidate.passes_for(task)
+    if directory is None:
+        problem = "the candidate has no passes for all tasks" if task is None else f"no passes for the task {task}"
+        names = ", ".join(sorted(candidate.by_task)[:5])
+        raise UserError(problem, where=path, remedy=f"name one of its tasks, as task=...: {names}")
+    if directory.mistakes:
+        raise UserError(directory.mistakes, where=directory.path)
+    return directory

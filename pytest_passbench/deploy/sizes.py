@@ -1,0 +1,67 @@
+"""Graphs with dynamic sizes: for each set of sizes that comes, the graph with numbers in place of its symbols."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule
+from torch.fx.node import map_arg
+
+_ARITHMETIC = frozenset(item for module in (operator, math) for item in vars(module).values() if callable(item))
+
+
+class SizedGraph:
+    """A graph whose inputs include sizes. ``build`` makes a function for a graph without them, and its inputs.
+
+    At most ``limit`` sets of sizes have a function of their own. Others run the graph itself.
+    """
+
+    def __init__(
+        self, graph: GraphModule, build: Callable[[GraphModule, Sequence[Any]], Callable[..., Any]], limit: int
+    ) -> None:
+        self._graph, self._build, self._limit = graph, build, limit
+        self._functions: dict[tuple[Any, ...], Callable[..., Any]] = {}
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Return the graph's outputs for inputs of any sizes."""
+        key = tuple(_layout(value) for value in inputs)
+        function = self._functions.get(key)
+        if function is None:
+            if len(self._functions) >= self._limit:
+                return self._graph.forward(*inputs)
+            function = self._functions[key] = self._build(specialised(self._graph, inputs), inputs)
+        return function(*inputs)
+
+
+def _layout(value: Any) -> Any:
+    return (value.shape, value.stride(), value.dtype) if isinstance(value, torch.Tensor) else value
+
+
+def with_numbers(value: torch.Tensor) -> bool:
+    """Return True if a tensor's sizes and strides are numbers, not symbols."""
+    return not any(isinstance(item, torch.SymInt) for item in (*value.shape, *value.stride()))
+
+
+def specialised(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
+    """Return a copy of a graph in which each input that is a number is that number, and so is arithmetic on it."""
+    graph = Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    numbers: dict[Any, Any] = {}
+    for node, value in zip(graph.find_nodes(op="placeholder"), inputs, strict=True):
+        if not isinstance(value, torch.Tensor):
+            numbers[node] = value
+    for node in list(graph.nodes):
+        if node.op == "placeholder":
+            continue
+        node.args = map_arg(node.args, lambda item: numbers.get(item, item))
+        node.kwargs = map_arg(node.kwargs, lambda item: numbers.get(item, item))
+        if node.op == "call_function" and not node.all_input_nodes and node.target in _ARITHMETIC:
+            numbers[node] = node.target(*node.args, **node.kwargs)
+    for node in reversed(list(graph.nodes)):
+        if node in numbers and node.op != "placeholder":
+            graph.erase_node(node)
+    return GraphModule(module, graph)

@@ -1,0 +1,192 @@
+"""A candidate's passes as a backend of ``torch.compile``, and as a pass of TorchInductor's before autograd."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule
+
+from pytest_passbench.deploy.passes import DeployedPasses, open_directory
+from pytest_passbench.deploy.report import AppliedGraph, DeploymentReport
+from pytest_passbench.deploy.sizes import SizedGraph, with_numbers
+from pytest_passbench.rewrite.apply import apply_passes
+from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.meta import copied, forget_values
+from pytest_passbench.rewrite.opaque import opaque
+from pytest_passbench.runner.plan_runtime import WrongArgument
+
+GraphFunction = Callable[..., Any]
+MAX_SIZES = 8  # of a graph with dynamic shapes, each of which has its passes applied anew
+
+
+class PassWarning(UserWarning):
+    """A graph, or a part of it, runs in eager although a pass was asked for."""
+
+
+class PassBackend:
+    """A backend of ``torch.compile`` that applies a candidate's passes to each graph, as the judge does.
+
+    What no pass matches stays eager's. A pass that cannot be loaded raises PassError when the backend is made. One
+    that fails in a graph is left out of it, with a warning. A graph that needs gradients runs in eager.
+    """
+
+    def __init__(self, candidate: str | Path, *, task: str | None = None) -> None:
+        """Load the passes for all tasks of the candidate, or those for ``task``.
+
+        Raises UserError for a folder that is no candidate, and PassError for a pass that cannot be imported.
+        """
+        self._source = DeployedPasses(open_directory(candidate, task))
+        self._report = DeploymentReport()
+
+    def __call__(self, graph: GraphModule, example_inputs: Sequence[Any]) -> GraphFunction:
+        """Return the graph with its passes, as ``torch.compile`` asks for it."""
+        if any(isinstance(value, torch.SymInt) for value in example_inputs):
+            return SizedGraph(graph, self._with_passes, MAX_SIZES)
+        return self._with_passes(graph, example_inputs)
+
+    def report(self) -> DeploymentReport:
+        """Return what was matched, and what was left to eager, in all graphs so far."""
+        return self._report
+
+    def _with_passes(self, graph: GraphModule, inputs: Sequence[Any]) -> GraphFunction:
+        """Return the graph for inputs of these layouts. Its first call is made here, on copies."""
+        record = AppliedGraph()
+        self._report.graphs.append(record)
+        if torch.is_grad_enabled() and any(getattr(value, "requires_grad", False) for value in inputs):
+            _warn(record, "a graph that needs gradients runs in eager (call the model in torch.no_grad())")
+            return _function(graph)
+        module, clean = applied(graph, inputs, self._source, record)
+        forget_values(module)
+        return _guarded(graph, module, record) if module is not graph and clean else _function(module)
+
+
+def applied(
+    graph: GraphModule, inputs: Sequence[Any], source: DeployedPasses, record: AppliedGraph
+) -> tuple[GraphModule, bool]:
+    """Apply passes to a graph until none of them fails. Return the result, and True if it changes no input.
+
+    The result is called once, on copies of ``inputs``. A pass that raises PassError is left out, with a warning. If a
+    plan does not fit the graph's values, or kernels change an input that the graph does not change, the graph itself
+    is returned, with a warning.
+    """
+    passes = list(source.passes)
+    while True:
+        try:
+            result = apply_passes(graph, passes, list(inputs), source)
+            copies = [copied(value) for value in inputs]
+            versions = [getattr(value, "_version", 0) for value in copies]
+            if result.matches:
+                with torch.no_grad():
+                    result.module.forward(*copies)
+        except PassError as error:
+            _warn(record, f"{error}; it is left out of a graph")
+            passes.remove(next(item for item in passes if item.name == error.name))
+            continue
+        except WrongArgument as error:  # of values within the graph, such as two views of one tensor
+            _warn(record, f"a graph runs in eager: {error}")
+            return graph, True
+        record.operators = result.operators
+        written = [getattr(copy, "_version", 0) > version for copy, version in zip(copies, versions, strict=True)]
+        matches = {report.name: report.matches for report in result.reports if report.matches}
+        unwritten = (pair for *pair, changes in zip(inputs, copies, written, strict=True) if not changes)
+        if any(_differ(value, copy) for value, copy in unwritten):
+            _warn(record, f"a graph runs in eager: a kernel of {', '.join(matches)} changes an input of the graph")
+            return graph, True
+        record.covered, record.matches = result.covered, matches
+        return result.module, not any(written)
+
+
+def _differ(value: Any, copy: Any) -> bool:
+    """Return True if a tensor's memory has other bytes than that of its copy."""
+    if not isinstance(value, torch.Tensor):
+        return False
+    empty = torch.empty(0, dtype=torch.uint8, device=value.device)
+    memory, other = (empty.new_empty(0).set_(tensor.untyped_storage()) for tensor in (value, copy))
+    return not torch.equal(memory, other)
+
+
+def _function(module: GraphModule) -> GraphFunction:
+    function: GraphFunction = module.forward
+    return function
+
+
+def _guarded(graph: GraphModule, module: GraphModule, record: AppliedGraph) -> GraphFunction:
+    """Return a rewritten graph that changes no input. A call with arguments that no plan fits runs in eager."""
+    rewritten, eager = module.forward, graph.forward
+
+    def call(*inputs: Any) -> Any:
+        try:
+            return rewritten(*inputs)
+        except (WrongArgument, PassError) as error:
+            _warn(record, f"a call of a graph ran in eager: {error}")
+            return eager(*inputs)
+
+    return call
+
+
+def _warn(record: AppliedGraph, message: str) -> None:
+    """Note a message, and warn of it if it is new."""
+    if message not in record.notes:
+        record.notes.append(message)
+        warnings.warn(f"passbench: {message}", PassWarning, stacklevel=2)
+
+
+class InductorPass:
+    """A candidate's passes for ``torch._inductor.config.pre_grad_custom_pass``. TorchInductor compiles the rest.
+
+    It has no ``uuid``: a graph from TorchInductor's cache would call operators that only this process has.
+    """
+
+    def __init__(self, candidate: str | Path, *, task: str | None = None) -> None:
+        """Load the passes, as :class:`PassBackend` does."""
+        self._source = DeployedPasses(open_directory(candidate, task))
+        self._report = DeploymentReport()
+
+    def __call__(self, graph: Graph) -> None:
+        """Apply the passes to a graph in place. A graph with dynamic sizes is left as it is, with a warning."""
+        record = AppliedGraph()
+        self._report.graphs.append(record)
+        inputs = [node.meta.get("example_value") for node in graph.find_nodes(op="placeholder")]
+        if any(not isinstance(value, torch.Tensor) or not with_numbers(value) for value in inputs):
+            _warn(record, "a graph with dynamic sizes is left to TorchInductor")
+            return
+        owner = GraphModule(graph.owning_module or {}, graph)
+        module, _clean = applied(owner, [_sample(value) for value in inputs], self._source, record)
+        if record.matches:
+            _replace(graph, opaque(module).graph)
+
+    def report(self) -> DeploymentReport:
+        """Return what was matched, and what was left, in all graphs so far."""
+        return self._report
+
+
+def _sample(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor with data in the form of one without: random numbers, or zeros for integers and bools."""
+    sample = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).zero_()
+    return sample.uniform_(-1, 1) if sample.is_floating_point() else sample
+
+
+def _replace(graph: Graph, other: Graph) -> None:
+    """Give a graph the nodes of another, but for its inputs, of which Dynamo knows more than a copy has."""
+    for node in reversed(list(graph.nodes)):
+        if node.op != "placeholder":
+            graph.erase_node(node)
+    inputs = zip(other.find_nodes(op="placeholder"), graph.find_nodes(op="placeholder"), strict=True)
+    graph.output(graph.graph_copy(other, dict(inputs)))
+
+
+def backend(candidate: str | Path, *, task: str | None = None) -> PassBackend:
+    """Return a backend of ``torch.compile`` that applies the passes of a candidate's directory.
+
+    ``task`` names the directory of a candidate that has one for each task. Raises as :class:`PassBackend` does.
+    """
+    return PassBackend(candidate, task=task)
+
+
+def inductor_pass(candidate: str | Path, *, task: str | None = None) -> InductorPass:
+    """Return a value for ``torch._inductor.config.pre_grad_custom_pass``. Raises as :class:`PassBackend` does."""
+    return InductorPass(candidate, task=task)

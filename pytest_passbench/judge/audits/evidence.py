@@ -1,0 +1,171 @@
+"""The layers of the clock and of plausibility: evidence from the timed blocks, and from the size of their outputs.
+
+They look for these things:
+
+- more CPU time than an arm's cores could give in the wall time;
+- a first call that takes as long as a block, unlike eager's;
+- CPU time of processes beside the runner;
+- processes that a candidate leaves in its sandbox;
+- outputs that are written faster than the cores or the device fill memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import time
+from collections.abc import Sequence
+from statistics import median
+
+from pytest_passbench.core.plurals import counted
+from pytest_passbench.core.record import Finding
+from pytest_passbench.judge.arms import processes
+from pytest_passbench.judge.arms.arm import Arm
+from pytest_passbench.judge.arms.names import EAGER
+from pytest_passbench.judge.audits.layers import violation, warning
+from pytest_passbench.judge.measure.cpu_clock import CpuClock
+from pytest_passbench.judge.verify.outputs import Output
+
+#: Greatest honest ratio of CPU time to the time of an arm's cores. A thread on another core makes it 2. Stopping a
+#: runner may add some seconds. One block in ten may have a greater ratio, since a hypervisor may take time away.
+MAX_CPU_RATIO, STOPPING_SECONDS, MAX_SHARE = 1.5, 5e-5, 0.1
+#: Greatest honest ratio of the CPU time of stopped or sleeping processes to a pair's wall time, and seconds on top.
+MAX_OTHER_RATIO, WAKING_SECONDS = 0.01, 1e-3
+#: Blocks of one call and of all calls in each try, and the number of tries.
+SINGLE_BLOCKS, FULL_BLOCKS, TRIES = 5, 2, 3
+#: A call by itself costs more than one of many. So many times eager's ratio, and so many seconds, are honest.
+MAX_FIRST_RATIO, MAX_FIRST_SECONDS = 6.0, 2e-4
+BUFFER_BYTES = 256 << 10  # stays in a core's own cache, which is the fastest memory
+MAX_SPEEDUP = 2.0  # over the measured rate of filling memory; anything faster is not honest
+
+
+def excess(clock: CpuClock, arm: str) -> list[Finding]:
+    """Return a violation if an arm used more CPU time than its cores could give, so that a thread ran elsewhere.
+
+    A smaller share of blocks is tolerated, since it moves a pair's median by less than noise does.
+    """
+    blocks = clock.cpu.get(arm, [])
+    over = [cpu / room for cpu, room in blocks if cpu > MAX_CPU_RATIO * room + STOPPING_SECONDS]
+    if len(over) <= MAX_SHARE * len(blocks):
+        return []
+    message = (
+        f"{median(over):.1f} times the CPU time that its cores could give, in {len(over)} of {len(blocks)} blocks"
+    )
+    return [violation("clock", "cpu-time", message)]
+
+
+def others(clock: CpuClock, arm: str) -> list[Finding]:
+    """Return a violation if processes beside the arm's runner used CPU time while it was measured."""
+    clock.others.end()
+    pairs = clock.others.used.get(arm, [])
+    over = [used for used in pairs if used.cpu > MAX_OTHER_RATIO * used.wall + WAKING_SECONDS]
+    if len(over) <= MAX_SHARE * len(pairs):
+        return []
+    share = median(used.cpu / used.wall for used in over)
+    message = f"processes beside the runner used {share:.0%} of a core, in {len(over)} of {len(pairs)} pairs"
+    return [violation("clock", "other-cpu", message)]
+
+
+def first_call(clock: CpuClock, arm: str, calls: int) -> list[Finding]:
+    """Return a violation if one call by itself takes far longer than its share of a block of ``calls`` calls.
+
+    It compares T(1) with T(k)/k, and the ratio with eager's, in the runners of the last pair. A first call that does
+    the work of all k calls takes k times its share; an honest one may take up to :data:`MAX_FIRST_RATIO` times. So
+    blocks of few calls are not tested. All tries must agree, since another process may hold the core for a whole try.
+    Raises ArmFailed.
+    """
+    if calls <= MAX_FIRST_RATIO:
+        return []
+    suspicion = ""
+    for _ in range(TRIES):
+        suspicion = _suspicion(clock, arm, calls)
+        if not suspicion:
+            return []
+    return [violation("clock", "first-call", suspicion)]
+
+
+def _suspicion(clock: CpuClock, arm: str, calls: int) -> str:
+    """Return the evidence against an arm as a sentence; an empty string if its first call is honest."""
+    ratio, single, each = _ratio(clock, arm, calls)
+    usual, _single, _each = _ratio(clock, EAGER, calls)
+    if ratio <= MAX_FIRST_RATIO * max(usual, 1.0) or single - each <= MAX_FIRST_SECONDS:
+        return ""
+    return (
+        f"one call takes {single * 1e6:.0f} us by itself and {each * 1e6:.0f} us in a block of {calls} "
+        f"({ratio:.1f} times, eager {usual:.1f} times): a call does the work of others"
+    )
+
+
+def _ratio(clock: CpuClock, arm: str, calls: int) -> tuple[float, float, float]:
+    many = median(clock.alone(arm, calls) for _ in range(FULL_BLOCKS)) / calls
+    single = median(clock.alone(arm, 1) for _ in range(SINGLE_BLOCKS))
+    return single / many, single, many
+
+
+def slowed(pairs: int, of: int) -> list[Finding]:
+    """Return a warning if power or heat slowed a device down in some pairs. It accuses nobody."""
+    if not pairs:
+        return []
+    return [warning("clock", "throttled", f"power or heat slowed the device down in {pairs} of {of} pairs")]
+
+
+def strays(arm: Arm) -> list[Finding]:
+    """Return a violation if a sandbox has unknown processes, and kill them. Runners that are ending are known."""
+    pids = arm.strays()
+    names = sorted({processes.name(pid) for pid in pids})
+    for pid in pids:
+        processes.kill(pid)
+    if not pids:
+        return []
+    return [
+        violation("clock", "process-left", f"{counted(len(pids), 'process')} left behind: {', '.join(names)[:200]}")
+    ]
+
+
+@functools.cache
+def fill_rate() -> float:
+    """Return the bytes per second that one core can fill, the best of 50 tries. It is measured once per process."""
+    buffer = ctypes.create_string_buffer(BUFFER_BYTES)
+    best = math.inf
+    for _ in range(50):
+        start = time.perf_counter()
+        for _ in range(4):
+            ctypes.memset(buffer, 0, BUFFER_BYTES)
+        best = min(best, (time.perf_counter() - start) / 4)
+    return BUFFER_BYTES / best
+
+
+def bandwidth(written: int, seconds: float, rate: float) -> list[Finding]:
+    """Return a violation if ``written`` bytes of outputs in ``seconds`` per call are too fast.
+
+    ``rate`` is the bytes per second that the cores, or the device, fill memory with.
+    """
+    if seconds <= 0 or written <= seconds * MAX_SPEEDUP * rate:
+        return []
+    message = (
+        f"{written} bytes of outputs in {seconds * 1e6:.2f} us; "
+        f"filling as much memory takes {written / rate * 1e6:.2f} us here"
+    )
+    return [violation("plausibility", "bandwidth", message)]
+
+
+def written(outputs: Sequence[Output], owners: Sequence[int], fresh: int) -> int:
+    """Return the bytes of the outputs in memory of their own (``owners`` says ``fresh``).
+
+    An element of an expanded dimension counts once.
+    """
+    total = 0
+    for output, owner in zip(outputs, owners, strict=True):
+        if owner == fresh and output.value is not None:
+            form = output.form
+            elements = math.prod(size for size, stride in zip(form.shape, form.strides, strict=True) if stride)
+            total += elements * output.value.element_size()
+    return total
+
+
+def null_answer(null_from: int, tolerance: int) -> list[Finding]:
+    """Return a warning if zeros, a copy of an input or the mean would pass at t = ``tolerance``."""
+    if null_from > tolerance:
+        return []
+    return [warning("plausibility", "null-answer", f"a null answer passes on this subgraph from t = {null_from}")]

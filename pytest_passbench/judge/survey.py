@@ -1,0 +1,289 @@
+"""The survey of a candidate without judging it (``passbench explain``), and the tasks that its passes match.
+
+Its passes are read in a sandbox, and its kernels are screened and compiled. With a task, the passes are also matched
+as data on the task's subgraphs, which gives their launch plans. No kernel is run.
+If this were merged with the session, a look at a candidate would need all that judging needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pytest_passbench.candidate.layout import Candidate, PassDir
+from pytest_passbench.candidate.triton import KernelReference, kernel_text
+from pytest_passbench.core import misses
+from pytest_passbench.core.escape import line
+from pytest_passbench.core.record import Finding, PassReport
+from pytest_passbench.core.rejected import Rejected
+from pytest_passbench.core.settings import Policy
+from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.judge.arms import sandbox
+from pytest_passbench.judge.arms.arm import Arm, ArmSettings
+from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.names import CANDIDATE
+from pytest_passbench.judge.audits.layers import violation
+from pytest_passbench.judge.builder.build import Builder
+from pytest_passbench.judge.builder.refusals import CompileFailed, located, rest
+from pytest_passbench.judge.builder.store import cache_folder
+from pytest_passbench.judge.builder.triton_build import TritonBuilder
+from pytest_passbench.judge.case import smallest
+from pytest_passbench.judge.devices import start_template
+from pytest_passbench.judge.inputs.pages import Pages, plan_layout
+from pytest_passbench.judge.reading.planning import PlannedAnswer, Planner
+from pytest_passbench.judge.reading.reader import LibrarySource, named
+from pytest_passbench.judge.reading.readings import Readings
+from pytest_passbench.judge.results import pass_reports
+from pytest_passbench.plans import parse
+from pytest_passbench.protocol import READ, Order
+from pytest_passbench.suite.build import check_graphs
+from pytest_passbench.suite.limits import check_memory
+
+TIMEOUT_SECONDS = 120.0  # for each answer of the reader
+
+
+@dataclass(frozen=True)
+class MatchPlan:
+    """The launch plan of a match: JSON-ready."""
+
+    subgraph: str
+    name: str
+    plan: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MatchReport:
+    """The effect of all passes on a subgraph.
+
+    ``places`` has, for each match, the pass's name and the variables of the graph's text that it replaced.
+    """
+
+    subgraph: str
+    passes: tuple[PassReport, ...]
+    places: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass
+class Survey:
+    """The result: findings, the files of the passes that could be read, and the plans of their matches."""
+
+    findings: list[Finding] = field(default_factory=list)
+    passes: list[str] = field(default_factory=list)
+    plans: list[MatchPlan] = field(default_factory=list)
+    matched: list[MatchReport] = field(default_factory=list)
+
+    @property
+    def faulty(self) -> bool:
+        """True if a finding is a violation or an error."""
+        return any(finding.severity in ("violation", "error") for finding in self.findings)
+
+
+def survey(path: Path, policy: Policy = "kernels", task: Task | None = None) -> Survey:
+    """Survey a candidate, with plans for the matches of ``task`` if one is given.
+
+    Raises UserError if the folder is not a candidate, or if no sandbox starts.
+    """
+    candidate, walls, result = Candidate.open(path), sandbox.walls(), Survey()
+    builder, triton = Builder(walls, cache_folder()), TritonBuilder(walls, cache_folder())
+
+    def start() -> Arm:
+        return Arm(ArmSettings("reader", "cpu", 1, READ, walls, TIMEOUT_SECONDS))
+
+    readings = Readings(policy, builder, triton, start)
+    try:
+        directories = candidate.directories if task is None else filter(None, [candidate.passes_for(task.id)])
+        for passes in directories:
+            _Looker(candidate, passes, readings, result).look(task)
+    finally:
+        readings.close()
+    return result
+
+
+class _Looker:
+    """The survey of a pass directory."""
+
+    def __init__(self, candidate: Candidate, passes: PassDir, readings: Readings, result: Survey) -> None:
+        self._candidate, self._passes, self._readings, self._survey = candidate, passes, readings, result
+        self._folder = candidate.folder(passes)
+        self._reported: set[str] = set()  # the errors of kernels, in their own words
+
+    def look(self, task: Task | None) -> None:
+        if self._passes.problem:
+            self._survey.findings.append(violation("load", "manifest", self._passes.problem, self._folder))
+            return
+        for fault in self._passes.faults:
+            file = named(fault.file.name, self._folder)
+            self._survey.findings.append(Finding("load", "fault", "violation", fault.message, file, fault.line))
+        if self._passes.faults:
+            return
+        try:
+            planner = self._readings.planner(self._candidate, self._passes)
+            reports = self._readings.passes(self._candidate, self._passes)
+            self._survey.findings += self._patterns(reports)
+            self._survey.findings += [*self._libraries(planner), *self._texts(planner)]
+            if task is not None:
+                self._plan(planner, reports, task)
+        except ArmFailure as failure:
+            self._fail(failure)
+
+    def _fail(self, failure: ArmFailure) -> None:
+        """Add the findings of a failure, each once: a kernel's error has been told of, and comes again per match."""
+        cause = failure.__cause__
+        if isinstance(cause, Rejected) and cause.message in self._reported:
+            return
+        severity = "violation" if failure.status == "integrity" else "error"
+        finding = Finding("load", failure.status, severity, failure.message, named("", self._folder))
+        self._add(*failure.findings or (finding,))
+
+    def _add(self, *findings: Finding) -> None:
+        self._survey.findings += [finding for finding in findings if finding not in self._survey.findings]
+
+    def _patterns(self, reports: tuple[dict[str, Any], ...]) -> Iterator[Finding]:
+        for item in reports:
+            file = named(f"{item['name']}.py", self._folder)
+            self._survey.passes.append(file)
+            for label in ("pattern", "replacement"):
+                if isinstance(item[label], str):
+                    yield violation("load", label, item[label], file)
+
+    def _libraries(self, planner: Planner) -> Iterator[Finding]:
+        for library in planner.reader.kernels().libraries:
+            file = named(library.file, self._folder)
+            try:
+                planner.builder.library(library.source, library.flags, library.openmp)
+            except Rejected as refusal:
+                self._reported.add(refusal.message)
+                if isinstance(refusal, CompileFailed) and refusal.errors:
+                    yield from self._errors(refusal, library)
+                elif refusal.layer == "compile":
+                    yield Finding("kernel", "compile", "error", refusal.message, file, library.line)
+                else:
+                    yield violation("kernel", refusal.rule, refusal.message, file or self._folder, library.line)
+
+    def _errors(self, failed: CompileFailed, library: LibrarySource) -> Iterator[Finding]:
+        """Yield the first errors of a library. The message of the last one counts the others."""
+        findings = located(failed, self._passes.path, library.file or "this candidate")
+        for number, error in enumerate(findings, 1):
+            message = "\n".join(
+                [error.generated + error.text, error.excerpt, *(rest(failed) if number == len(findings) else [])]
+            )
+            file, line = (error.file, error.line) if error.file else (library.file, library.line)
+            yield Finding("kernel", "compile", "error", message, named(file, self._folder), line)
+
+    def _texts(self, planner: Planner) -> Iterator[Finding]:
+        for text in planner.reader.kernels().triton:
+            try:
+                kernel_text(self._passes.path, KernelReference.read(text))
+            except Rejected as refusal:
+                self._reported.add(refusal.message)
+                rule = refusal.rule if refusal.layer == "kernel" else ""  # else the reader names it in no form
+                file, kind = named(refusal.file, self._folder) or self._folder, "violation" if rule else "error"
+                yield Finding("kernel", rule or "text", kind, refusal.message, file, refusal.line)
+
+    def _note(self, subgraph: str, name: str, answer: PlannedAnswer) -> None:
+        self._survey.plans.append(MatchPlan(subgraph, name, answer.plan))
+        if answer.mismatch is not None:
+            message = f"{subgraph}: {answer.mismatch.message}"
+            self._add(Finding("plan", "shape", "error", message, named(f"{name}.py", self._folder)))
+
+    def _plan(self, planner: Planner, reports: tuple[dict[str, Any], ...], task: Task) -> None:
+        """Match the passes on a task's subgraphs in a sandbox, with inputs of zeros. No kernel is run."""
+        arm = Arm(ArmSettings("candidate", "cpu", 1, "direct", sandbox.walls(), TIMEOUT_SECONDS, judged=True))
+        try:
+            for subgraph in task.subgraphs:
+                try:
+                    report = _report(task, subgraph, reports, arm, _Noting(planner, subgraph.id, self._note))
+                    self._survey.matched.append(_matched(subgraph.id, report))
+                except ArmFailure as failure:
+                    self._fail(failure)
+        finally:
+            arm.close()
+
+
+def _matched(subgraph: str, report: dict[str, Any]) -> MatchReport:
+    """Return a template's report on a subgraph, capped and escaped."""
+    places = [(line(name), tuple(line(node) for node in nodes)) for name, nodes in report["places"]]
+    return MatchReport(subgraph, tuple(pass_reports(report["passes"])), tuple(places))
+
+
+@dataclass(frozen=True)
+class _Noting:
+    """A planner that has its answers noted. A plan of a wrong shape does not end the matching of the others."""
+
+    planner: Planner
+    subgraph: str
+    note: Callable[[str, str, PlannedAnswer], None]
+
+    def answer(self, data: Any, capability: int | None) -> PlannedAnswer:
+        answer = self.planner.planned(data, capability)
+        self.note(self.subgraph, str(data["name"]), answer)
+        return answer
+
+
+class _Matched(ArmFailure):
+    """The end of building a program once a pass has matched."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("pass_miss", "build", "not built: it was only matched")
+        self.name = name
+
+
+class _Unplanned:
+    """A planner that has no plans: a request for one says which pass has matched."""
+
+    def answer(self, data: Any, capability: int | None) -> NoReturn:  # noqa: ARG002
+        raise _Matched(parse.request(data).name)
+
+
+@dataclass(frozen=True)
+class Touched:
+    """A graph of a task, with the first pass that matches it, or with what was in the way of the nearest one."""
+
+    graph: str
+    name: str = ""
+    miss: str = ""
+
+
+def matches(task: Task, passes: tuple[dict[str, Any], ...], arm: Arm) -> Iterator[Touched]:
+    """Yield each graph of the task with the first pass, as data, that matches it.
+
+    The graphs are matched as they are written, without ``torch.compile``. ``arm`` is a candidate's sandbox. Raises
+    UserError for a broken task, ArmFailure if the sandbox gives no answer.
+    """
+    check_graphs(task)
+    for subgraph in smallest(task, lambda subgraph: subgraph.graph):
+        yield _first_match(task, subgraph, passes, arm)
+
+
+def _first_match(task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], ...], arm: Arm) -> Touched:
+    try:
+        report = _report(task, subgraph, passes, arm, _Unplanned())
+    except _Matched as matched:
+        return Touched(subgraph.graph, matched.name)
+    reports = pass_reports(report["passes"])
+    name = next((item.name for item in reports if item.matches), "")
+    return Touched(subgraph.graph, name, "" if name else misses.message(reports).partition("\n")[0].rstrip(";"))
+
+
+def _report(
+    task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], ...], arm: Arm, planner: _Noting | _Unplanned
+) -> dict[str, Any]:
+    """Return a template's report on the passes, as data, matched with a subgraph. No kernel is run.
+
+    Raises UserError for a subgraph that is too large, ArmFailure if the sandbox ``arm`` gives no answer.
+    """
+    check_memory(subgraph, task.path)
+    layout = plan_layout(subgraph.inputs)
+    pages = Pages(layout)
+    order = Order(CANDIDATE, task.graphs[subgraph.graph], str(task.path), arm.settings.device, "direct", passes)
+    try:
+        template = start_template(arm, order, layout, pages.fd)
+        try:
+            return template.wait(planner)
+        finally:
+            template.leave()
+    finally:
+        arm.end_children()
+        pages.close()

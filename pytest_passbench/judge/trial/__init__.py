@@ -1,1 +1,0 @@
-"""The trial of a subgraph: build, probe, measure, audit, record."""

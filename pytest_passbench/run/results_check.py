@@ -1,0 +1,157 @@
+"""Checks of a results file's contents: by the published schema, and for values that cannot be.
+
+The schema is ``results.schema.json`` beside this module. The values are those that scores, merging and plans rest on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import jsonschema
+from jsonschema.exceptions import ValidationError
+from jsonschema.protocols import Validator
+
+from pytest_passbench.core.escape import abbreviated
+from pytest_passbench.core.plurals import counted
+from pytest_passbench.core.record import HARNESS_FAIL, RAN, ArmResult, Record, Speed
+from pytest_passbench.core.run import Run
+from pytest_passbench.score.subgraph import possible
+
+SCHEMA_FILE = Path(__file__).with_name("results.schema.json")
+_NUMBER = {"$ref": "#/$defs/number"}
+
+
+def fault(run: Run) -> str | None:
+    """Return in words the first value that cannot be, with its place; None if there is none."""
+    return next(_faults(run), None)
+
+
+def _faults(run: Run) -> Iterator[str]:
+    if any("\0" in str(path) for path in run.settings.get("tasks") or ()):
+        yield "settings.tasks: a path with NUL"
+    for place, noise in (("noise", run.noise), ("compared.noise", run.compared.get("noise", {}))):
+        for name in ("delta", "offset"):
+            if name in noise and not _is_amount(noise[name]):
+                yield f"{place}.{name}: {noise[name]} is no amount"
+    width = run.noise.get("width")
+    if width is not None and not width >= 0:
+        yield f"noise.width: {width} is not a width"
+    keys: set[tuple[str, str, str]] = set()
+    for index, record in enumerate(run.records):
+        key = (record.task, record.subgraph, record.candidate)
+        if key in keys:
+            yield f"records[{index}]: {record.task}/{record.subgraph} of {record.candidate} a second time"
+        keys.add(key)
+        for fault in _of_record(record):
+            yield f"records[{index}].{fault}"
+
+
+def _of_record(record: Record) -> Iterator[str]:
+    for phase, seconds in record.durations.items():
+        if not _is_amount(seconds):
+            yield f"durations.{phase}: {seconds} is not a time"
+    if not record.judged and (record.arm.speed is not None or record.arm.correct_from or record.baselines):
+        yield "arm.status: harness_fail, though it was judged"
+    for name, arm in record.baselines.items():
+        if arm.status == HARNESS_FAIL:
+            yield f"baselines.{name}.status: harness_fail, which is a subgraph's and no arm's"
+    if record.against is not None:
+        if record.against.arm.status == HARNESS_FAIL:
+            yield "against.arm.status: harness_fail, which is a subgraph's and no arm's"
+        for fault in _of_arm(record.against.arm, len(record.dtypes)):
+            yield f"against.arm.{fault}"
+        if record.against.speed is not None:
+            for fault in _of_speed(record.against.speed):
+                yield f"against.speed.{fault}"
+            if record.arm.speed is None or record.against.arm.speed is None:
+                yield "against.speed: a ratio of what was not measured"
+    if record.stored is not None:
+        for name, speed in (("speed", record.stored.speed), ("again", record.stored.again)):
+            for fault in _of_speed(speed) if speed is not None else ():
+                yield f"stored.{name}.{fault}"
+    if record.arm.status == RAN and not record.arm.correct_from:
+        yield "arm.correct_from: empty, though the candidate ran"
+    for name, arm in [("arm", record.arm), *((f"baselines.{name}", arm) for name, arm in record.baselines.items())]:
+        for fault in _of_arm(arm, len(record.dtypes)):
+            yield f"{name}.{fault}"
+
+
+def _of_arm(arm: ArmResult, outputs: int) -> Iterator[str]:
+    if arm.status == RAN and outputs and len(arm.correct_from) not in (0, outputs):
+        yield f"correct_from: {counted(len(arm.correct_from), 'value')}, and {counted(outputs, 'output')}"
+    for name in ("greatest_ratio64", "mean_ratio64"):
+        ratios = getattr(arm, name)
+        if ratios and outputs and len(ratios) != outputs:
+            yield f"{name}: {counted(len(ratios), 'value')}, and {counted(outputs, 'output')}"
+        if any(ratio < 0 for ratio in ratios):
+            yield f"{name}: a ratio below 0"
+    if arm.speed is not None:
+        for fault in _of_speed(arm.speed):
+            yield f"speed.{fault}"
+
+
+def _of_speed(speed: Speed) -> Iterator[str]:
+    if not possible(speed.ratio):
+        yield f"ratio: {speed.ratio} is not a possible speed-up"
+    if not 0.0 <= speed.low <= speed.high:
+        yield f"low: {speed.low} to {speed.high} is not an interval"
+    for name in ("eager_us", "other_us", "eager_device_us", "other_device_us"):
+        value = getattr(speed, name)
+        if value is not None and not _is_amount(value):
+            yield f"{name}: {value} is not a time"
+    if not all(math.isfinite(ratio) for pair in speed.pairs for ratio in pair):
+        yield "pairs: not all of them are finite"
+
+
+def _is_amount(value: float) -> bool:
+    return 0.0 <= value < math.inf
+
+
+def schema_fault(data: Any) -> str | None:
+    """Return in words the first place of a results file's contents that breaks the schema, None if there is none."""
+    error = next(_validator().iter_errors(data), None)
+    if error is None:
+        return None
+    while error.context:  # of several forms that a value may have, the last one is that of a value that is there
+        error = error.context[-1]
+    return f"{_place(error) or 'the file'}: {_violation(error)}"
+
+
+@cache
+def _validator() -> Validator:
+    base = jsonschema.Draft202012Validator
+    by_item = base.VALIDATORS["items"]
+
+    def items(validator: Validator, form: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        # A file has a million numbers in lists: the library would take ten times as long to look at each by itself.
+        numbers = form == _NUMBER and isinstance(instance, list)
+        if not numbers or not all(type(value) is float or type(value) is int for value in instance):
+            yield from by_item(validator, form, instance, schema)
+
+    kind: Any = jsonschema.validators.extend(base, {"items": items})  # type: ignore[no-untyped-call]
+    return cast(Validator, kind(json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))))
+
+
+def _place(error: ValidationError) -> str:
+    """Return the place in the file as ``records[3].arm.status``."""
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
+    return "".join(steps).removeprefix(".")
+
+
+def _violation(error: ValidationError) -> str:
+    """Return what is wrong, the value shortened: the library's own sentence quotes all of it."""
+    expected = error.validator_value
+    match error.validator:
+        case "required" | "additionalProperties":
+            return error.message[:300]
+        case "type":
+            return f"{abbreviated(error.instance)} is not of type {expected}"
+        case "enum" | "const":
+            return f"{abbreviated(error.instance)} is not {abbreviated(expected)}"
+        case _:
+            return f"{abbreviated(error.instance)} breaks {error.validator} {abbreviated(expected)}"

@@ -1,0 +1,249 @@
+"""A candidate's passes in a user's own program: ``pytest_passbench.backend`` and ``inductor_pass``."""
+
+from __future__ import annotations
+
+import json
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+import pytest_passbench
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.deploy.torch_compile import PassWarning
+from pytest_passbench.rewrite.errors import PassError
+
+ADD_RELU = '''
+import torch
+from pytest_passbench.kernels import cpp
+
+lib = cpp.load("""
+#include <cstdint>
+extern "C" void add_relu(const float* x, const float* y, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] + y[i] > 0 ? x[i] + y[i] : 0;
+}
+""")
+
+
+def pattern(x, y):
+    return torch.relu(x + y)
+
+
+def replacement_args(x, y):
+    return (x, y)
+
+
+def wrapper(x, y):
+    out = torch.empty_like(x)
+    lib.add_relu(x, y, out, x.numel())
+    return out
+
+
+def replacement_func():
+    return wrapper
+'''
+RAISES = "    raise ValueError('no kernel for this')\n"
+CALLS_TORCH = "    return torch.clamp(x + y, min=0)\n"
+OTHER_SHAPE = "    return torch.empty(3)\n"
+WHOLE_WRAPPER = """    out = torch.empty_like(x)
+    lib.add_relu(x, y, out, x.numel())
+    return out
+"""
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def candidate(folder: Path, body: str = WHOLE_WRAPPER) -> Path:
+    """Write a candidate with one pass, whose wrapper has this body."""
+    folder.mkdir(exist_ok=True)
+    (folder / "add_relu.py").write_text(ADD_RELU.replace(WHOLE_WRAPPER, body))
+    (folder / "sorted_output_pass_rule_names.json").write_text(json.dumps(["add_relu"]))
+    return folder
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x) + x) * 2
+
+
+class Breaking(Model):
+    def forward(self, x):
+        y = super().forward(x)
+        torch._dynamo.graph_break()
+        return torch.relu(y + x)
+
+
+@pytest.fixture
+def x():
+    return torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
+
+
+@torch.no_grad()
+def test_a_model_runs_with_a_candidate_s_passes(tmp_path, x):
+    model, backend = Model(), pytest_passbench.backend(candidate(tmp_path / "c"))
+    compiled = torch.compile(model, backend=backend)
+    for inputs in (x, -x):
+        torch.testing.assert_close(compiled(inputs), model(inputs))
+    report = backend.report()
+    assert report.matches == {"add_relu": 1}
+    assert report.left == {"linear": 1, "mul": 1}
+    assert "add_relu" in str(report)
+    assert "left to eager: linear (1)" in str(report)
+
+
+@torch.no_grad()
+def test_a_wrapper_that_is_no_launch_plan_is_called_itself(tmp_path, x):
+    model, backend = Model(), pytest_passbench.backend(candidate(tmp_path / "c", CALLS_TORCH))
+    torch.testing.assert_close(torch.compile(model, backend=backend)(x), model(x))
+    assert backend.report().matches == {"add_relu": 1}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (RAISES, "pass add_relu: its wrapper raised ValueError: no kernel for this; it is left out of a graph"),
+        (OTHER_SHAPE, r"pass add_relu: its wrapper returns float32 \[3\], the graph needs float32 \[4, 8\]"),
+    ],
+)
+def test_a_pass_that_fails_is_left_out_with_a_warning_that_names_it(tmp_path, x, body, message):
+    model, backend = Model(), pytest_passbench.backend(candidate(tmp_path / "c", body))
+    with pytest.warns(PassWarning, match=message):
+        outputs = torch.compile(model, backend=backend)(x)
+    torch.testing.assert_close(outputs, model(x))
+    assert not backend.report().matches
+
+
+def test_a_graph_that_needs_gradients_runs_in_eager_and_says_so(tmp_path, x):
+    model, backend = Model(), pytest_passbench.backend(candidate(tmp_path / "c"))
+    with pytest.warns(PassWarning, match="a graph that needs gradients runs in eager"):
+        torch.compile(model, backend=backend)(x).sum().backward()
+    expected = Model()
+    expected.load_state_dict(model.state_dict())
+    expected(x).sum().backward()
+    torch.testing.assert_close(model.linear.weight.grad, expected.linear.weight.grad)
+
+
+@torch.no_grad()
+def test_each_graph_of_a_program_with_breaks_has_its_passes(tmp_path, x):
+    model, backend = Breaking(), pytest_passbench.backend(candidate(tmp_path / "c"))
+    torch.testing.assert_close(torch.compile(model, backend=backend)(x), model(x))
+    assert backend.report().matches == {"add_relu": 2}
+
+
+@torch.no_grad()
+def test_dynamic_sizes_have_the_passes_for_each_size_up_to_a_limit(tmp_path):
+    model, backend = Model(), pytest_passbench.backend(candidate(tmp_path / "c"))
+    compiled = torch.compile(model, backend=backend, dynamic=True)
+    for size in range(2, 14):
+        x = torch.randn(size, 8)
+        torch.testing.assert_close(compiled(x), model(x))
+    assert 2 <= backend.report().matches["add_relu"] <= 8
+
+
+@torch.no_grad()
+def test_threads_share_a_compiled_model(tmp_path, x):
+    model, failures = Model(), []
+    compiled = torch.compile(model, backend=pytest_passbench.backend(candidate(tmp_path / "c")))
+
+    def call():
+        with torch.no_grad():
+            for _ in range(50):
+                if not torch.equal(compiled(x), model(x)):
+                    failures.append(1)
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("place", [lambda x: x.flatten()[1:9], lambda x: x[:, ::2]])
+def test_inputs_in_the_middle_of_memory_and_with_gaps_are_as_eager(tmp_path, place):
+    backend = pytest_passbench.backend(candidate(tmp_path / "c"))
+    compiled = torch.compile(lambda x, y: torch.relu(x + y) * 2, backend=backend)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PassWarning)  # the kernel takes no gaps, so its pass is left out of one
+        for x in (torch.randn(4, 9), torch.randn(4, 9)):
+            torch.testing.assert_close(compiled(place(x), place(x) + 1), torch.relu(place(x) * 2 + 1) * 2)
+
+
+WRITES_IN_PLACE = "    lib.add_relu(x, y, x, x.numel())\n    return x\n"
+
+
+@torch.no_grad()
+def test_a_kernel_that_changes_an_input_of_the_graph_is_named_and_changes_none(tmp_path, x):
+    backend, y = pytest_passbench.backend(candidate(tmp_path / "c", WRITES_IN_PLACE)), torch.randn(4, 8)
+    before = x.clone()
+    with pytest.warns(PassWarning, match="a kernel of add_relu changes an input of the graph"):
+        outputs = torch.compile(lambda x, y: torch.relu(x + y), backend=backend)(x, y)
+    torch.testing.assert_close(outputs, torch.relu(before + y))
+    torch.testing.assert_close(x, before)
+
+
+@torch.no_grad()
+def test_a_kernel_that_writes_to_a_view_of_what_it_reads_runs_in_eager(tmp_path):
+    backend, x = pytest_passbench.backend(candidate(tmp_path / "c", WRITES_IN_PLACE)), torch.randn(12)
+    compiled = torch.compile(lambda x: torch.relu((x * 2)[:8] + (x * 2)[4:]), backend=backend)
+    shared = torch.compile(lambda x: views(x * 2), backend=backend)
+    torch.testing.assert_close(compiled(x), torch.relu(x[:8] * 2 + x[4:] * 2))
+    with pytest.warns(
+        PassWarning, match="a graph runs in eager: argument a0, which the plan writes to, shares memory"
+    ):
+        outputs = shared(x)
+    torch.testing.assert_close(outputs, views(x * 2))
+
+
+def views(x):
+    return torch.relu(x[:8] + x[4:])
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # torch's own use of it
+@torch.no_grad()
+def test_inductor_compiles_what_no_pass_matches(tmp_path, x):
+    from torch._inductor import config
+
+    model, applied = Model(), pytest_passbench.inductor_pass(candidate(tmp_path / "c"))
+    with config.patch(pre_grad_custom_pass=applied):
+        compiled = torch.compile(model)
+        for inputs in (x, -x):
+            torch.testing.assert_close(compiled(inputs), model(inputs))
+    assert applied.report().matches == {"add_relu": 1}
+
+
+def test_a_folder_that_is_no_candidate_is_named(tmp_path):
+    with pytest.raises(UserError, match="the candidate directory does not exist"):
+        pytest_passbench.backend(tmp_path / "none")
+
+
+def test_a_pass_that_cannot_be_imported_is_named_with_its_line(tmp_path):
+    folder = candidate(tmp_path / "c")
+    (folder / "add_relu.py").write_text("import nowhere\n" + ADD_RELU)
+    with pytest.raises(PassError, match=r"pass add_relu: import failed: .*add_relu.py:1\)"):
+        pytest_passbench.backend(folder)
+
+
+def test_passes_for_single_tasks_need_the_name_of_one(tmp_path, x):
+    folder = tmp_path / "c"
+    folder.mkdir()
+    candidate(folder / "some-task")
+    with pytest.raises(UserError, match=r"no passes for all tasks .*some-task"):
+        pytest_passbench.backend(folder)
+    with torch.no_grad():
+        model, backend = Model(), pytest_passbench.backend(folder, task="some-task")
+        torch.testing.assert_close(torch.compile(model, backend=backend)(x), model(x))
+    assert backend.report().matches == {"add_relu": 1}
