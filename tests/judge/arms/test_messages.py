@@ -50,7 +50,7 @@ MESSAGES = [
     (replies.CUDA_RUNNER, {**RUNNER, "copies": 1, "input_copy": 2, "device_seconds": 3, "fill_rate": 4}),
     (replies.CUDA_RUNNER, {"status": "crash", "phase": "fork", "message": "CUDA out of memory"}),
     (replies.BUILT, {"status": "wanted", "request": {"name": "p", "arguments": [], "tensors": []}}),
-    (replies.READ, {"status": "ready", "passes": [{"name": "p", "pattern": {}, "replacement": "why not"}]}),
+    (replies.READ, {"status": "ready", "passes": [{"name": "p", "kind": "pattern", "pattern": {}, "replacement": "why not", "place": ""}]}),
     (replies.READ, {"status": "failed", "message": "syntax error"}),
     (replies.RECORDED, {"plan": {"version": 1, "steps": []}}),
     (replies.RECORDED, {"refused": {"rule": "value", "message": "reads", "file": "p.py", "line": 3}}),
