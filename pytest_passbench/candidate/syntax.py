@@ -49,6 +49,15 @@ def read_fault(file: Path, stem: str) -> Fault | None:
     return None
 
 
+def is_region_pass(file: Path) -> bool:
+    """Return True if a pass file is of a region pass. False if it cannot be parsed."""
+    try:
+        names = set(_defined(parse(file).body))
+    except (SyntaxError, TooComplex, ValueError, OSError):
+        return False
+    return "supported" in names and "pattern" not in names
+
+
 def parse(file: Path) -> ast.Module:
     """Return the file's syntax tree.
 
