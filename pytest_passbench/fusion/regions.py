@@ -24,7 +24,7 @@ from pytest_passbench.plans.launch import MAX_ARGUMENTS, MAX_SOURCE_CHARACTERS
 from pytest_passbench.plans.regions import graph_module, graph_text
 
 
-class _Recorder(Interpreter):
+class _Annotator(Interpreter):
     """Runs a graph, and keeps each node's value."""
 
     def run_node(self, node: Node) -> Any:
@@ -38,7 +38,7 @@ def annotate(module: GraphModule, inputs: Sequence[torch.Tensor]) -> None:
     Nodes after a call in place must read that call's result.
     """
     with torch.no_grad():
-        _Recorder(module, garbage_collect_values=False).run(*inputs)
+        _Annotator(module, garbage_collect_values=False).run(*inputs)
     forms = graph_module(graph_text(module.graph, lambda node: node.meta["val"], names=True)).graph
     for node, form in zip(module.graph.nodes, forms.nodes, strict=True):
         node.meta["val"] = form.meta.get("val")

@@ -16,7 +16,7 @@ from pytest_passbench.plans.regions import MAX_REGIONS, graph_module
 from pytest_passbench.reader.importing import AnyLoaded, LoadedRegionPass
 
 
-class _Support(OperatorSupportBase):
+class _PassSupport(OperatorSupportBase):
     """A pass's answers, each asked once. A call that data cannot state is not supported."""
 
     def __init__(self, supported: Callable[..., Any]) -> None:
@@ -47,7 +47,7 @@ def regions(item: AnyLoaded, text: str) -> list[list[str]]:
         if isinstance(value, torch.Tensor):
             node.meta["tensor_meta"] = _extract_tensor_metadata(value)
     with torch.no_grad():
-        partitioner = CapabilityBasedPartitioner(module, _Support(item.supported), allows_single_node_partition=True)
+        partitioner = CapabilityBasedPartitioner(module, _PassSupport(item.supported), allows_single_node_partition=True)
         parts = [sorted(part.nodes, key=place.__getitem__) for part in partitioner.propose_partitions()]
     largest = sorted(parts, key=lambda nodes: (-len(nodes), place[nodes[0]]))[:MAX_REGIONS]
     return [[node.name for node in nodes] for nodes in largest]
