@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
 from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.core.schema import Anything, Fields, Items, Text, Whole, refusal
@@ -65,7 +66,7 @@ def is_described(node: Node) -> bool:
 def graph_module(text: str) -> GraphModule:
     """Return the graph that :func:`graph_text` wrote. Raises Rejected for any other text.
 
-    Each node has its value in ``meta["val"]``.
+    Each node has its value in ``meta["val"]``, and the form of a tensor in ``meta["tensor_meta"]`` too.
     """
     try:
         data = _GRAPH.check(json.loads(text))
@@ -77,6 +78,8 @@ def graph_module(text: str) -> GraphModule:
         raise refusal("a graph with another number of values than nodes")
     for node, value in zip(nodes, _values(data["values"]), strict=True):
         node.meta["val"] = value
+        if isinstance(value, torch.Tensor):
+            node.meta["tensor_meta"] = _extract_tensor_metadata(value)
     return GraphModule(torch.nn.Module(), graph)
 
 

@@ -9,7 +9,6 @@ import torch
 from torch.fx import Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
-from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
 from pytest_passbench.plans.graphs import opaque_call
 from pytest_passbench.plans.regions import MAX_REGIONS, graph_module
@@ -42,12 +41,9 @@ def regions(item: AnyLoaded, text: str) -> list[list[str]]:
         raise TypeError(f"{item.name} is no region pass")
     module = graph_module(text)
     place = {node: number for number, node in enumerate(module.graph.nodes)}
-    for node in place:
-        value = node.meta.get("val")
-        if isinstance(value, torch.Tensor):
-            node.meta["tensor_meta"] = _extract_tensor_metadata(value)
     with torch.no_grad():
-        partitioner = CapabilityBasedPartitioner(module, _PassSupport(item.supported), allows_single_node_partition=True)
+        support = _PassSupport(item.supported)
+        partitioner = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True)
         parts = [sorted(part.nodes, key=place.__getitem__) for part in partitioner.propose_partitions()]
     largest = sorted(parts, key=lambda nodes: (-len(nodes), place[nodes[0]]))[:MAX_REGIONS]
     return [[node.name for node in nodes] for nodes in largest]
