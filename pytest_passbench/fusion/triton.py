@@ -115,7 +115,7 @@ class _Printer:
             return ["at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", *self._columns()]
         rows = _product(self.nest.sizes[d] for d in self.outer)
         row = "tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)[:, None]"
-        lines = [f"row = tl.minimum({row}, {rows} - 1)  # the last is done several times"]
+        lines = ["# The last row is done several times.", f"row = tl.minimum({row}, {rows} - 1)"]
         lines += self._split("row", self.outer)
         return lines if self.long else [*lines, "at = tl.arange(0, BLOCK)[None, :]", *self._columns()]
 
@@ -127,7 +127,7 @@ class _Printer:
         used = {d for d in dims if any(access.at.steps[d] for access in self._accesses())}
         lines, below_ = [], "1"
         for d in reversed(dims):
-            text = name if below_ == "1" else f"{name} // ({below_})"
+            text = name if below_ == "1" else f"{name} // ({below_})" if "*" in below_ else f"{name} // {below_}"
             first = d == dims[0]
             if d in used:
                 lines.append(f"i{d} = {text}" + ("" if first else f" % {size_text(self.nest.sizes[d])}"))

@@ -15,12 +15,12 @@ DTYPES = {
 INLINE = {
     "pb::sqrt": "tl.sqrt({0})", "pb::exp": "tl.exp({0})", "pb::log": "tl.log({0})", "pb::erf": "tl.erf({0})",
     "pb::abs": "tl.abs({0})", "pb::relu": "tl.where({0} < 0, 0.0, {0})",
-    "pb::sigmoid": "(1.0 / (1.0 + tl.exp(-{0})))", "pb::silu": "({0} / (1.0 + tl.exp(-{0})))", "pb::tanh": "tanh({0})", "pb::log1p": "log1p({0})",
-    "pb::expm1": "expm1({0})", "pb::gelu": "gelu({0})", "pb::gelu_tanh": "gelu_tanh({0})",
-    "pb::softplus": "softplus({0})", "pb::round": "rounded({0}, {T})", "wrapped": "({0}).to({T}).to(tl.int64)",
-    "greater": "greater({0}, {1})", "lesser": "lesser({0}, {1})", "remainder": "remainder({0}, {1})",
-    "fused": "fused({0}, {1}, {2})", "shift": "shift({0}, {1}, {2}, {T})", "bf16_rounded": "bf16_rounded({0}, {T})",
-    "pb::all": "{0}", "every": "{0}",
+    "pb::sigmoid": "(1.0 / (1.0 + tl.exp(-{0})))", "pb::silu": "({0} / (1.0 + tl.exp(-{0})))",
+    "pb::tanh": "tanh({0})", "pb::log1p": "log1p({0})", "pb::expm1": "expm1({0})", "pb::gelu": "gelu({0})",
+    "pb::gelu_tanh": "gelu_tanh({0})", "pb::softplus": "softplus({0})", "pb::round": "rounded({0}, {T})",
+    "wrapped": "({0}).to({T}).to(tl.int64)", "greater": "greater({0}, {1})", "lesser": "lesser({0}, {1})",
+    "remainder": "remainder({0}, {1})", "fused": "fused({0}, {1}, {2})", "shift": "shift({0}, {1}, {2}, {T})",
+    "bf16_rounded": "bf16_rounded({0}, {T})", "pb::all": "{0}", "every": "{0}",
 }  # fmt: skip
 """The functions in Triton's language. Those that it lacks are helpers."""
 EACH = {
