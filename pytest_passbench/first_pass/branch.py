@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch.fx import Node
 
-from pytest_passbench.first_pass.kernels import Loops
+from pytest_passbench.first_pass.kernels import FusedKernel
 from pytest_passbench.first_pass.lengths import Lengths, tuple_text
 from pytest_passbench.fusion import Unsupported
 from pytest_passbench.fusion.columns import Size, SizedNumber
@@ -27,7 +27,7 @@ class Condition:
 class Branch:
     """The names and texts of a wrapper for some matches."""
 
-    def __init__(self, loops: Loops, buffers: Sequence[Buffer]) -> None:
+    def __init__(self, loops: FusedKernel, buffers: Sequence[Buffer]) -> None:
         part, self.loops = loops.part, loops
         pairs = list(zip(loops.trace.inputs, part.tensors, strict=True))
         self.nodes = {value.buffer: node for value, node in pairs}
@@ -82,12 +82,12 @@ class Branch:
         return [*result, *(self._tuple(items, text, "", places) for items, text in strides)]
 
     def _tuple(self, items: Sequence[int], text: str, rank: str, places: dict[Size, str]) -> Condition:
-        own = [f"{text}[{d}]" for d in range(len(items))]
+        texts = [f"{text}[{d}]" for d in range(len(items))]
         expected = [
             places.setdefault(item, here) if isinstance(item, Size) else str(item)
-            for item, here in zip(items, own, strict=True)
+            for item, here in zip(items, texts, strict=True)
         ]
-        if rank and own == expected:
+        if rank and texts == expected:
             return Condition(rank, str(len(items)), True)
         fixed = not any(isinstance(item, Size) for item in items)
         like = next((name for buffer, name in self.inputs.items() if buffer.sizes == tuple(items) and rank), "")

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Loops:
+class FusedKernel:
     """The nests for some matches of a part. ``trace`` has their sizes by column: a match, or one at other sizes.
 
     ``orders`` has the order of dimensions in memory of each tensor argument, or None if it does not lie densely.
@@ -83,13 +83,13 @@ def _order(forms: Sequence[TensorForm]) -> tuple[int, ...] | None:
     return next((order for order in orders if all(form.dense(order) for form in forms)), None)
 
 
-class Tracer:
+class Traces:
     """Traces of a part, each made once."""
 
     def __init__(self, part: Part) -> None:
         self.part, self.traces = part, dict[Any, Trace]()
 
-    def loops(self, columns: Sequence[Column], other_sizes: bool) -> Loops:
+    def loops(self, columns: Sequence[Column], other_sizes: bool) -> FusedKernel:
         """Return the nests for these matches, and for ``other_sizes`` if they can be.
 
         Raises Unsupported if none are right for all of the matches.
@@ -120,7 +120,7 @@ class Tracer:
                     traces = more
         further = len(traces) - len(columns)
         values = {node: (*items, *items[:1] * further) for node, items in holes.items()}
-        return Loops(self.part, nests, whole, len(traces), orders, values, varying)
+        return FusedKernel(self.part, nests, whole, len(traces), orders, values, varying)
 
     def _stated(
         self, holes: dict[Node, tuple[Any, ...]], tensors: dict[Node, tuple[Any, ...]], varying: frozenset[Node]

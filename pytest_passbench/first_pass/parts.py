@@ -54,11 +54,11 @@ class Part:
         recorder = Recorder(overwrite=True)
 
         def run(*items: Any) -> tuple[Any, ...]:
-            known: dict[Node, Any] = dict(zip(self.arguments, items, strict=True))
+            values_by_node: dict[Node, Any] = dict(zip(self.arguments, items, strict=True))
             for node in self.nodes:
                 recorder.name = self.names[node]
-                known[node] = called(node, known)
-            return tuple(known[node] for node in self.returned)
+                values_by_node[node] = called(node, values_by_node)
+            return tuple(values_by_node[node] for node in self.returned)
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of sizes that do not fit: those are tried too

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pytest_passbench.first_pass.branch import Branch, Condition
 from pytest_passbench.first_pass.columns import Column
-from pytest_passbench.first_pass.kernels import GENERIC, Loops, Tracer, several
+from pytest_passbench.first_pass.kernels import GENERIC, FusedKernel, Traces, several
 from pytest_passbench.first_pass.naming import Python
 from pytest_passbench.first_pass.parts import Part
 from pytest_passbench.fusion import Unsupported, triton
@@ -53,8 +53,8 @@ def triton_pass(part: Part, columns: Sequence[Column], stem: str, doc: str) -> s
 
 def _file(doc: str, head: str, pieces: Sequence[str], stem: str) -> str:
     pieces = [*pieces, f"def replacement_func():\n    return {stem}\n"]
-    needed = [name for name in ("math", "operator") if any(re.search(rf"\b{name}\.", piece) for piece in pieces)]
-    imports = "".join(f"import {name}\n" for name in needed) + ("\n" if needed else "")
+    imported = [name for name in ("math", "operator") if any(re.search(rf"\b{name}\.", piece) for piece in pieces)]
+    imports = "".join(f"import {name}\n" for name in imported) + ("\n" if imported else "")
     return "\n\n".join([f'"""{doc}"""\n\n{imports}{head}', *pieces])
 
 
@@ -81,9 +81,9 @@ def wrapped_call(head: str, items: Iterable[str]) -> str:
     return "\n".join(lines) if items else f"{head}()"
 
 
-def _ways(part: Part, columns: Sequence[Column], printed: Callable[[Loops], Way]) -> list[Way]:
+def _ways(part: Part, columns: Sequence[Column], printed: Callable[[FusedKernel], Way]) -> list[Way]:
     """Return the ways for all matches, those that ask for most constants first."""
-    tracer = Tracer(part)
+    tracer = Traces(part)
 
     def way(group: Sequence[Column]) -> Way:
         try:
@@ -119,8 +119,8 @@ def _wrappers(part: Part, ways: Sequence[Way], stem: str) -> list[str]:
     differing = {x for way in ways for x in way.layouts if any(x not in other.layouts for other in ways)}
     lines, functions = [], []
     for place, way in enumerate(ways, 1):
-        asked = [*way.conditions, *(x for x in way.layouts if x in differing)]
-        texts = [x.actual if x.expected == "True" else f"{x.actual} == {x.expected}" for x in asked]
+        conditions = [*way.conditions, *(x for x in way.layouts if x in differing)]
+        texts = [x.actual if x.expected == "True" else f"{x.actual} == {x.expected}" for x in conditions]
         call = wrapped_call(f"return {stem}_{place}", arguments)
         lines += [*_if(texts, "and"), f"    {call}"] if texts else [call]
         functions.append(_function(f"{stem}_{place}", arguments, way.lines))
@@ -140,7 +140,7 @@ def _function(name: str, arguments: Sequence[str], lines: Sequence[str]) -> str:
     return f"{wrapped_call(f'def {name}', arguments)}:\n{body}"
 
 
-def _cpp(loops: Loops) -> Way:
+def _cpp(loops: FusedKernel) -> Way:
     printed = source(KERNEL, loops.nests, loops.trace.generic)
     branch = Branch(loops, printed.buffers)
     conditions = [*branch.dtypes(), *branch.literals(), *branch.shapes(printed.sizes)]
@@ -155,7 +155,7 @@ def _cpp(loops: Loops) -> Way:
     return Way(conditions, branch.layouts(), lines, printed.text[start.start() :] if loops.nests else "")
 
 
-def _triton(loops: Loops) -> Way:
+def _triton(loops: FusedKernel) -> Way:
     kernels = triton.triton_kernels(KERNEL, loops.nests, loops.trace.generic)
     buffers = dict.fromkeys(buffer for kernel in kernels for buffer in kernel.buffers)
     branch = Branch(loops, sorted(buffers, key=lambda buffer: buffer.number))

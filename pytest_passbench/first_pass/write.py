@@ -35,15 +35,15 @@ class Draft:
 
 def draft(task: Task, triton: bool = False, requested: RequestedRun | None = None) -> Draft:
     """Return the files of a pass for a task. Raises UserError if there is no kernel for a part of it."""
-    chosen, print_pass = choices(task, requested, triton), triton_pass if triton else cpp_pass
+    selected, print_pass = choices(task, requested, triton), triton_pass if triton else cpp_pass
     while True:
-        stems = _stems([choice.part for choice in chosen])
-        calls = columns(task, {stem: choice.part for stem, choice in zip(stems, chosen, strict=True)})
+        stems = _stems([choice.part for choice in selected])
+        calls = columns(task, {stem: choice.part for stem, choice in zip(stems, selected, strict=True)})
         if len(calls) < len(stems):  # other passes match the same graphs
-            chosen = [choice for stem, choice in zip(stems, chosen, strict=True) if stem in calls]
+            selected = [choice for stem, choice in zip(stems, selected, strict=True) if stem in calls]
             continue
         result = Draft()
-        for stem, choice in zip(stems, chosen, strict=True):
+        for stem, choice in zip(stems, selected, strict=True):
             try:
                 text = print_pass(choice.part, calls[stem], stem, document(task, choice))
             except Unsupported as cause:

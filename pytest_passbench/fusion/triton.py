@@ -25,7 +25,7 @@ HEAD = "import triton\nimport triton.language as tl\n"
 
 
 @dataclass(frozen=True)
-class TritonKernel:
+class TritonNest:
     """A kernel for a nest. Its parameters are ``buffers``, ``sizes`` and ``numbers``, then its blocks' lengths.
 
     A program does BLOCK of the ``columns`` elements, or, if there are ``rows``, HEIGHT rows of so many. With ``long``
@@ -42,23 +42,23 @@ class TritonKernel:
     long: bool
 
 
-def triton_kernels(name: str, nests: Sequence[Nest], generic: torch.dtype | None = None) -> list[TritonKernel]:
+def triton_kernels(name: str, nests: Sequence[Nest], generic: torch.dtype | None = None) -> list[TritonNest]:
     """Return a kernel for each nest, in the order in which they run. Raises Unsupported for what Triton lacks."""
     several = len(nests) > 1
     return [_kernel(f"{name}_{place}" if several else name, nest, generic) for place, nest in enumerate(nests, 1)]
 
 
-def source(kernels: Iterable[TritonKernel]) -> str:
+def source(kernels: Iterable[TritonNest]) -> str:
     """Return the text of kernels with the helpers that they call."""
     body = "\n\n".join(kernel.text for kernel in kernels)
     return "\n\n".join([*helpers(body), body])
 
 
-def _kernel(name: str, nest: Nest, generic: torch.dtype | None) -> TritonKernel:
+def _kernel(name: str, nest: Nest, generic: torch.dtype | None) -> TritonNest:
     read = (x.access for x in below(nest.stores) if x.access)
     accesses = [*(store.access for store in nest.stores), *read]
     buffers = sorted({access.buffer for access in accesses if access.buffer}, key=lambda buffer: buffer.number)
-    printer = _Printer(nest, pointers(buffers), generic)
+    printer = _TritonPrinter(nest, pointers(buffers), generic)
     body, sizes = with_sizes("\n".join(f"    {line}" for line in printer.lines()))
     body, numbers = with_numbers(body)
     parameters = [*printer.names.values(), *(f"n{k}" for k in range(len(sizes)))]
@@ -67,7 +67,7 @@ def _kernel(name: str, nest: Nest, generic: torch.dtype | None) -> TritonKernel:
     text = f"@triton.jit\n{_head(f'def {name}(', parameters)}\n{body}\n"
     rows = math.prod(nest.sizes[d] for d in printer.outer) if printer.reduced else None
     columns = math.prod(nest.sizes[d] for d in printer.inner)
-    return TritonKernel(name, text, tuple(buffers), sizes, numbers, rows, columns, printer.long)
+    return TritonNest(name, text, tuple(buffers), sizes, numbers, rows, columns, printer.long)
 
 
 def _head(head: str, items: Sequence[str]) -> str:
@@ -81,7 +81,7 @@ def _head(head: str, items: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-class _Printer:
+class _TritonPrinter:
     """The lines of a kernel. ``outer`` are the loops over rows, ``inner`` those within a block."""
 
     def __init__(self, nest: Nest, names: Mapping[Buffer, str], generic: torch.dtype | None) -> None:
@@ -151,9 +151,9 @@ class _Printer:
         if not (reductions or full):
             return lines
         before = set(self.defined)
-        needed = self._closure([*(x.operands[0] for x in reductions), *(store.value for store in full)])
-        operators = [x.operator for x in (*needed, *reductions) if x.operator and x not in before]
-        body = self._defined(needed)
+        values = self._closure([*(x.operands[0] for x in reductions), *(store.value for store in full)])
+        operators = [x.operator for x in (*values, *reductions) if x.operator and x not in before]
+        body = self._defined(values)
         comment = [f"# {', '.join(dict.fromkeys(operators))}"] if operators else []
         if not self.long:
             body += [f"{self._name(x)} = {self._joined(x)}" for x in reductions]
@@ -187,13 +187,13 @@ class _Printer:
 
     def _closure(self, goals: Iterable[Expression]) -> list[Expression]:
         """Return the values of a sweep that expressions need, and that are not there yet."""
-        needed, front = set[Expression](), list(goals)
+        values, front = set[Expression](), list(goals)
         while front:
             x = front.pop()
-            if x not in needed and x not in self.defined and not x.constant and self._full(x):
-                needed.add(x)
+            if x not in values and x not in self.defined and not x.constant and self._full(x):
+                values.add(x)
                 front += x.operands
-        return sorted(needed, key=lambda x: x.number)
+        return sorted(values, key=lambda x: x.number)
 
     def _defined(self, nodes: Iterable[Expression]) -> list[str]:
         lines = []
