@@ -119,8 +119,8 @@ def _wrappers(part: Part, ways: Sequence[Way], stem: str) -> list[str]:
     differing = {x for way in ways for x in way.layouts if any(x not in other.layouts for other in ways)}
     lines, functions = [], []
     for place, way in enumerate(ways, 1):
-        conditions = [*way.conditions, *(x for x in way.layouts if x in differing)]
-        texts = [x.actual if x.expected == "True" else f"{x.actual} == {x.expected}" for x in conditions]
+        required = [*way.conditions, *(x for x in way.layouts if x in differing)]
+        texts = [x.actual if x.expected == "True" else f"{x.actual} == {x.expected}" for x in required]
         call = wrapped_call(f"return {stem}_{place}", arguments)
         lines += [*_if(texts, "and"), f"    {call}"] if texts else [call]
         functions.append(_function(f"{stem}_{place}", arguments, way.lines))
