@@ -22,8 +22,8 @@ from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.first_pass.write import draft, write
 from pytest_passbench.judge.trusted import TrustedSession
-from pytest_passbench.scaffold.write import draft, write
 from pytest_passbench.suite import find
 
 
@@ -42,10 +42,8 @@ def outcome(task: Task, triton: bool, folder: Path) -> tuple[str, str]:
         return "none", line(str(error), 160)
     except Exception as error:  # any fault of what was written is a figure here
         return "broken", line(f"{type(error).__name__}: {error}", 160)
-    told = "; ".join(dict.fromkeys(found.matched))
+    told = "; ".join(dict.fromkeys(found.matched.values()))
     whole = "whole" if not found.left else f"{len(found.left)} left to eager"
-    if not triton:
-        whole += "; plain: " + ", ".join(found.plain.values()) if found.plain else "; fused"
     if wrong:
         return "red", line(
             f"{whole}: {len(wrong)} of {len(small.subgraphs)}: {wrong[0].arm.message}{wrong[0].arm.worst}", 160
@@ -73,7 +71,6 @@ def main() -> None:
                 said, details = outcome(ref.load(), args.triton, Path(folder) / "made")
             counts[said] += 1
             counts["whole"] += said == "green" and details.startswith("whole")
-            counts["fused"] += said == "green" and "; fused:" in details
             print(f"{ref.id}: {said}: {details}", flush=True)
     print(", ".join(f"{count} {said}" for said, count in counts.most_common()))
 

@@ -1,4 +1,4 @@
-"""``passbench new``: a first pass for a task, correct and fused where it can be, to begin from."""
+"""``passbench new``: a first pass for a task, correct and fused, to begin from."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from pytest_passbench.core.escape import line
 
 if TYPE_CHECKING:
-    from pytest_passbench.scaffold.choose import RequestedRun
-    from pytest_passbench.scaffold.write import Draft
+    from pytest_passbench.first_pass.choose import RequestedRun
+    from pytest_passbench.first_pass.write import Draft
 
 HELP = """Write a pass for a task: a pattern that matches the task's graphs, or the largest run of their operators
-that a kernel can be written for, and that kernel in C++. It is correct, and one fused kernel where all subgraphs can
-have that; else it is plain and slow. The pass is added to those that the folder lists already."""
+that the generator has kernels for, and these kernels in C++ or Triton. They are fused and correct, and there to be
+read and changed. The pass is added to those that the folder lists already."""
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -51,7 +51,7 @@ def names(text: str) -> tuple[str, ...]:
 def run(args: argparse.Namespace) -> int:
     """Write the pass, and say what it matches."""
     from pytest_passbench.core.errors import UserError
-    from pytest_passbench.scaffold.write import draft, write
+    from pytest_passbench.first_pass.write import draft, write
     from pytest_passbench.suite import find
 
     if args.operators and args.ops:
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _requested(args: argparse.Namespace) -> RequestedRun | None:
-    from pytest_passbench.scaffold.choose import RequestedRun
+    from pytest_passbench.first_pass.choose import RequestedRun
 
     if args.operators:
         return RequestedRun(*args.operators)
@@ -76,9 +76,6 @@ def _requested(args: argparse.Namespace) -> RequestedRun | None:
 
 def render(first_draft: Draft) -> str:
     """Return what a draft matches, a line per pass, and what it leaves to eager."""
-    lines = [f"{stem} matches {names}" for stem, names in zip(first_draft.stems, first_draft.matched, strict=True)]
-    lines += [
-        f"{stem} has plain kernels, since no fused one does: {reason}" for stem, reason in first_draft.plain.items()
-    ]
+    lines = [f"{stem} matches {names}" for stem, names in first_draft.matched.items()]
     lines += [f"left to eager: {place}: {reason}" for place, reason in first_draft.left.items()]
     return "\n".join(lines)

@@ -9,12 +9,16 @@ import torch
 
 from pytest_passbench.fusion.ir import Access, Buffer, Expression, Kind, Nest, Store, below, c_type, size_text
 from pytest_passbench.fusion.prelude import PARTS
+from pytest_passbench.fusion.triton_text import HELPERS
 
 LONGEST_ROW = 1 << 15
 """The floats of a row's values that may be held from one sweep to the next."""
 
-RESERVED = frozenset({"i", "n", "t", "step", "lanes", "dtype", *" ".join(PARTS).split()})
-"""Names that registers and pointers cannot have."""
+RESERVED = frozenset({
+    "i", "n", "t", "step", "lanes", "dtype", *" ".join(PARTS).split(),
+    "at", "inside", "row", "first", "tl", "triton", "T", "BLOCK", "HEIGHT", *HELPERS,
+})  # fmt: skip
+"""Names that registers and pointers cannot have, in C++ or in Triton."""
 REDUCERS = {"sum": "Sum", "greatest": "Greatest"}
 
 
@@ -25,7 +29,7 @@ class Printer:
         self.nest, self.names = nest, names
         self.stores = [_unrounded(store, generic) for store in nest.stores]
         self.nodes = below(tuple(self.stores))
-        self.registers = _registers(self.nodes, names)
+        self.registers = registers(self.nodes, names)
         self.last = max(x.depth for x in self.nodes)
         self.saved: dict[Expression, int] = {}
         self.computed: dict[Expression, None] = {}
@@ -212,7 +216,7 @@ def _unrounded(store: Store, generic: torch.dtype | None) -> Store:
     return Store(store.access, bare)
 
 
-def _registers(nodes: Sequence[Expression], names: Mapping[Buffer, str]) -> dict[Expression, str]:
+def registers(nodes: Sequence[Expression], names: Mapping[Buffer, str]) -> dict[Expression, str]:
     """Return the names of registers: those of the graph's values where there are some, each once."""
     used, result = {*names.values(), *RESERVED}, {}
     for x in nodes:

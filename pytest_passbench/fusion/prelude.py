@@ -142,7 +142,11 @@ template <class V> struct Running {  // the sum so far: of each lane, or along t
 """,
     "Greatest": """\
 template <class V> struct Greatest {
-  V all = V{} + (std::is_same_v<V, vec> ? -__builtin_inff() : INT64_MIN);
+  static V least() {
+    if constexpr (std::is_same_v<V, vec>) return V{} - __builtin_inff();
+    else return V{} + INT64_MIN;
+  }
+  V all = least();
   void add(V x) { all = greater(x, all); }
   void add(V x, All) { add(x); }
   void add(V x, int64_t lanes) { add(part(x, lanes, all)); }

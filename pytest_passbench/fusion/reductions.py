@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.fusion.ir import Call, Expression, Index, Kind, Loops, Unsupported, Value, kind_of
+from pytest_passbench.fusion.ir import Affine, Call, Expression, Index, Kind, Loops, Unsupported, Value, kind_of
 from pytest_passbench.fusion.lower import Lowering, Needed, Rule, broadcast, rules_into
 
 RULES: dict[str, Rule] = {}
@@ -85,6 +85,23 @@ def _greatest(lowering: Lowering, call: Call, _index: Index) -> Expression:
     if call.name in ("amax", "max"):
         return lowering.reduce("greatest", x)
     return lowering.apply("-{0}", lowering.reduce("greatest", lowering.apply("-{0}", x, kind=x.kind)), kind=x.kind)
+
+
+@rule("argmax", "argmin", loops=along)
+def _place(lowering: Lowering, call: Call, _index: Index) -> Expression:
+    """Return where the greatest element is: the first of those that are, or of NaNs."""
+    x = lowering.read(call.arguments["self"], lowering.home)
+    if x.kind == Kind.MASK:
+        raise Unsupported(f"{call.name} of bools")
+    x = lowering.apply("-{0}", x, kind=x.kind) if call.name == "argmin" else x
+    steps, count = list(lowering.zero), 1
+    for d in sorted(lowering.loops.reduced, reverse=True):
+        steps[d], count = count * (lowering.loops.sizes[d] > 1), count * lowering.loops.sizes[d]
+    before = lowering.apply("-{0}", lowering.count(Affine(0, tuple(steps))), kind=Kind.WHOLE)
+    hit = lowering.compare("==", x, lowering.reduce("greatest", x))
+    hit = lowering.apply("({0} | {1})", hit, lowering.compare("!=", x, x), kind=Kind.MASK)
+    first = lowering.reduce("greatest", lowering.choose(hit, before, lowering.integer(-count)))
+    return lowering.apply("-{0}", first, kind=Kind.WHOLE)
 
 
 def _over_losses(call: Call) -> Loops:

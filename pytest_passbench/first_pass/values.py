@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,21 +35,20 @@ class ValueMetadata:
         return True
 
 
-def values_of(gm: GraphModule, subgraph: Subgraph, examples: bool = True) -> dict[int, ValueMetadata]:
+def values_of(gm: GraphModule, subgraph: Subgraph) -> dict[int, ValueMetadata]:
     """Return what each node of a graph is on a subgraph's inputs, by its place.
 
     Fake tensors carry no data. The graph runs on example inputs instead if a shape depends on values, or if it has a
-    convolution, whose strides fake tensors get wrong. Unless ``examples``, it never does.
+    convolution, whose strides fake tensors get wrong.
     """
     with torch.no_grad(), batching.closing():
-        if not examples or not any("conv" in str(node.target) for node in gm.graph.nodes):
+        if not any("conv" in str(node.target) for node in gm.graph.nodes):
             try:
                 with FakeTensorMode(allow_non_fake_inputs=True):
                     inputs = [torch.empty(s.shape, dtype=getattr(torch, s.dtype)) for s in subgraph.inputs]
                     return _ValueRecorder(gm).values(inputs)
             except Exception:  # a shape that depends on values, or an operator without a fake implementation
-                if not examples:
-                    raise
+                pass
         with limited_memory():
             return _ValueRecorder(gm).values(example_inputs(subgraph))
 
@@ -72,12 +71,3 @@ def _metadata(value: Any) -> ValueMetadata:
     if isinstance(value, (tuple, list)):
         return ValueMetadata(None, (), tuple(map(_metadata, value)))
     return ValueMetadata(None)
-
-
-def in_other_dtypes(subgraph: Subgraph) -> Iterator[Subgraph]:
-    """Yield a subgraph with one of its floating dtypes in place of another."""
-    floating = ("float32", "bfloat16", "float16")
-    for dtype in dict.fromkeys(spec.dtype for spec in subgraph.inputs if spec.dtype in floating):
-        for other in floating:
-            inputs = (replace(spec, dtype=other if spec.dtype == dtype else spec.dtype) for spec in subgraph.inputs)
-            yield replace(subgraph, inputs=tuple(inputs))

@@ -6,7 +6,6 @@ the form has a *hole*: an argument of the pattern, which the kernel's wrapper ge
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,10 +14,10 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.first_pass.likeness import meaning, same, skeleton
+from pytest_passbench.first_pass.values import ValueMetadata, values_of
 from pytest_passbench.rewrite.effects import thread_inplace
 from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
-from pytest_passbench.scaffold.likeness import meaning, same, skeleton
-from pytest_passbench.scaffold.value_metadata import ValueMetadata, in_other_dtypes, values_of
 from pytest_passbench.suite.build import build_graph
 
 
@@ -27,15 +26,12 @@ class GraphForm:
     """Graphs of a task that one pattern can match.
 
     ``graph`` is the first of them, with a placeholder for each hole. ``values`` has, for a node, one
-    :class:`ValueMetadata` per column. A column is a subgraph, or one in another floating dtype: a pass
-    should not break on those. The subgraphs, ``real`` of them, come first. ``literals`` has, for a
-    hole, its value in each graph.
+    :class:`ValueMetadata` per subgraph. ``literals`` has, for a hole, its value in each graph.
     """
 
     keys: list[str]
     graph: Graph
-    columns: list[Subgraph]
-    real: int
+    subgraphs: list[Subgraph]
     values: dict[Node, list[ValueMetadata]] = field(default_factory=dict)
     literals: dict[Node, list[Any]] = field(default_factory=dict)
 
@@ -49,31 +45,12 @@ class GraphForm:
         return canonical(node)
 
     def literal_values(self, hole: Node) -> tuple[Any, ...]:
-        """Return a hole's value in each column."""
-        return tuple(self.literals[hole][self.keys.index(column.graph)] for column in self.columns)
+        """Return a hole's value in each subgraph."""
+        return tuple(self.literals[hole][self.keys.index(subgraph.graph)] for subgraph in self.subgraphs)
 
     def dtypes(self, node: Node) -> tuple[torch.dtype | None, ...]:
-        """Return a value's dtype in each column."""
+        """Return a value's dtype in each subgraph."""
         return tuple(value.dtype for value in self.values[node])
-
-    def order(self, node: Node) -> tuple[int, ...] | None:
-        """Return the order in which a value's dimensions lie in memory in all subgraphs, or None if it differs."""
-        values = self.values[node][: self.real]  # the strides of others may be guesses
-        first = values[0]
-        ranks = tuple(range(len(first.shape)))
-        sorted_ = {
-            tuple(sorted(ranks, key=lambda d: -value.strides[d]))
-            for value in values
-            if len(value.shape) == len(ranks)
-        }
-        for order in (ranks, *sorted_):
-            if all(len(value.shape) == len(ranks) and value.dense(order) for value in values):
-                return order
-        return None
-
-    def shapes(self, node: Node) -> tuple[tuple[int, ...], ...]:
-        """Return a value's shape in each column."""
-        return tuple(value.shape for value in self.values[node])
 
 
 def forms(task: Task) -> list[GraphForm]:
@@ -128,18 +105,10 @@ def _with_twins(groups: list[list[_Member]]) -> Iterator[tuple[list[_Member], di
 
 def _form(task: Task, members: list[_Member], twins: dict[str, _Member]) -> GraphForm:
     keys = [*(key for key, _gm in members), *twins]
-    columns = [subgraph for subgraph in task.subgraphs if subgraph.graph in keys]
+    subgraphs = [subgraph for subgraph in task.subgraphs if subgraph.graph in keys]
     by_key = {**dict(members), **{key: gm for key, (_member, gm) in twins.items()}}
-    real = len(columns)
-    recorded: list[dict[int, ValueMetadata]] = [values_of(by_key[subgraph.graph], subgraph) for subgraph in columns]
-    signatures = {tuple(spec.dtype for spec in subgraph.inputs) for subgraph in columns}
-    for subgraph in in_other_dtypes(columns[0]):
-        dtypes = tuple(spec.dtype for spec in subgraph.inputs)
-        if dtypes not in signatures:
-            with contextlib.suppress(Exception):  # a graph that cannot have these dtypes has no such column
-                recorded.append(values_of(by_key[subgraph.graph], subgraph, examples=False))
-                columns.append(subgraph)
-    form = GraphForm(keys, Graph(), columns, real)
+    recorded = [values_of(by_key[subgraph.graph], subgraph) for subgraph in subgraphs]
+    form = GraphForm(keys, Graph(), subgraphs)
     nodes = [list(gm.graph.nodes) for _key, gm in members]
     copies = _copy(form, nodes)
     for literals in form.literals.values():

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from pytest_passbench.first_pass.forms import GraphForm
 from pytest_passbench.rewrite.normalise import CanonicalCall
-from pytest_passbench.scaffold.forms import GraphForm
 from pytest_passbench.suite.printing import GraphPrinter
 
 # What the result of an operator is called, and an argument of it that comes from outside.

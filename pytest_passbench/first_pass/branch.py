@@ -1,0 +1,176 @@
+"""A wrapper's way through one kernel: the conditions under which it is right, and the lines that launch it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.fx import Node
+
+from pytest_passbench.first_pass.kernels import FusedKernel
+from pytest_passbench.first_pass.lengths import Lengths, tuple_text
+from pytest_passbench.fusion import Unsupported
+from pytest_passbench.fusion.columns import Size, SizedNumber
+from pytest_passbench.fusion.ir import Buffer, Value
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Two expressions of the arguments that have to be equal. ``fixed``: the second is a constant."""
+
+    actual: str
+    expected: str
+    fixed: bool
+
+
+class Branch:
+    """The names and texts of a wrapper for some matches."""
+
+    def __init__(self, loops: FusedKernel, buffers: Sequence[Buffer]) -> None:
+        part, self.loops = loops.part, loops
+        pairs = list(zip(loops.trace.inputs, part.tensors, strict=True))
+        self.nodes = {value.buffer: node for value, node in pairs}
+        self.inputs = {value.buffer: part.names[node] for value, node in pairs}
+        self.names = dict(self.inputs)
+        results = [value.buffer for value in loops.trace.results]
+        self.fresh = [b for b in dict.fromkeys((*buffers, *results)) if b not in self.inputs]
+        for buffer in self.fresh:
+            name = buffer.name or "between"
+            self.names[buffer] = name if name not in self.names.values() else f"{name}_{buffer.number}"
+        strided = [buffer for buffer, node in self.nodes.items() if loops.orders[node] is None]
+        holes = {part.names[node]: values for node, values in loops.holes.items()}
+        self.lengths = Lengths(self.inputs, holes, loops.count, strided)
+
+    # -- conditions
+
+    def dtypes(self) -> list[Condition]:
+        """Return the conditions on dtypes: the kernel reads what it is given as these."""
+        first, result = "", []
+        for value, node in zip(self.loops.trace.inputs, self.loops.part.tensors, strict=True):
+            name = self.loops.part.names[node]
+            if node not in self.loops.varying:
+                result.append(Condition(f"{name}.dtype", str(value.dtype), True))
+            elif first:
+                result.append(Condition(f"{name}.dtype", f"{first}.dtype", False))
+            else:
+                first = name
+        for node, values in self.loops.holes.items():
+            if all(isinstance(value, torch.dtype) for value in values) and len(set(values)) > 1:
+                result.append(Condition(self.loops.part.names[node], f"{first}.dtype", False))
+        return result
+
+    def literals(self) -> list[Condition]:
+        """Return the conditions on arguments that are literals in the kernel."""
+        return [
+            Condition(self.loops.part.names[node], _python(values[0]), True)
+            for node, values in self.loops.holes.items()
+            if len(set(map(repr, values))) == 1
+        ]
+
+    def shapes(self, sizes: Sequence[int]) -> list[Condition]:
+        """Return the conditions on shapes and strides: the kernel has loops for these ranks, ones and equal sizes."""
+        if not self.inputs:
+            return []
+        (first, name), *others = self.inputs.items()
+        flat = all(self.lengths.length(size) == f"{name}.numel()" for size in sizes)
+        if flat and all(buffer.sizes == first.sizes for buffer, _other in others) and not self.lengths.strided:
+            return [Condition(f"{other}.shape", f"{name}.shape", False) for _buffer, other in others]
+        places: dict[Size, str] = {}
+        result = [self._tuple(buffer.sizes, f"{n}.shape", f"{n}.dim()", places) for buffer, n in self.inputs.items()]
+        strides = [(buffer.strides, f"{self.inputs[buffer]}.stride()") for buffer in self.lengths.strided]
+        return [*result, *(self._tuple(items, text, "", places) for items, text in strides)]
+
+    def _tuple(self, items: Sequence[int], text: str, rank: str, places: dict[Size, str]) -> Condition:
+        texts = [f"{text}[{d}]" for d in range(len(items))]
+        expected = [
+            places.setdefault(item, here) if isinstance(item, Size) else str(item)
+            for item, here in zip(items, texts, strict=True)
+        ]
+        if rank and texts == expected:
+            return Condition(rank, str(len(items)), True)
+        fixed = not any(isinstance(item, Size) for item in items)
+        like = next((name for buffer, name in self.inputs.items() if buffer.sizes == tuple(items) and rank), "")
+        same = not fixed and f"{like}.shape" != text
+        return Condition(text, f"{like}.shape" if same else tuple_text(expected), fixed)
+
+    def layouts(self) -> list[Condition]:
+        """Return the conditions on how arguments lie in memory."""
+        dense = (node for node in self.loops.part.tensors if self.loops.orders[node] is not None)
+        return [Condition(f"{self._in_order(node)}.is_contiguous()", "True", True) for node in dense]
+
+    # -- lines
+
+    def _in_order(self, node: Node) -> str:
+        order, name = self.loops.orders[node], self.loops.part.names[node]
+        assert order is not None
+        return name if list(order) == sorted(order) else f"{name}.permute({order})"
+
+    def laid_out(self) -> Iterator[str]:
+        """Yield lines that lay arguments out as the kernel reads them."""
+        for node in self.loops.part.tensors:
+            order, name = self.loops.orders[node], self.loops.part.names[node]
+            if order is not None:
+                back = "" if list(order) == sorted(order) else f".permute({_inverse(order)})"
+                yield f"{name} = {self._in_order(node)}.contiguous(){back}"
+
+    def allocated(self, device: str = "") -> list[str]:
+        """Return lines that allocate the results, and what lies between."""
+        return [f"{self.names[buffer]} = {self._empty(buffer, device)}" for buffer in self.fresh]
+
+    def _empty(self, buffer: Buffer, device: str) -> str:
+        order = _order(buffer.sizes, buffer.strides)
+        shape = self.lengths.shape([buffer.sizes[d] for d in order])
+        text = f"torch.empty({shape}, dtype={self.dtype(buffer.dtype)}{device})"
+        return text if list(order) == sorted(order) else f"{text}.permute({_inverse(order)})"
+
+    def dtype(self, dtype: torch.dtype) -> str:
+        """Return a dtype in the wrapper: an argument's, if it is the generic one."""
+        if dtype != self.loops.trace.generic:
+            return str(dtype)
+        return next(f"{name}.dtype" for buffer, name in self.inputs.items() if buffer.dtype == dtype)
+
+    def operands(self, buffers: Sequence[Buffer], sizes: Sequence[int], numbers: Sequence[SizedNumber]) -> list[str]:
+        """Return a kernel's operands."""
+        pointers = [self.names[buffer] for buffer in buffers]
+        return [*pointers, *map(self.lengths.length, sizes), *map(self.lengths.number, numbers)]
+
+    def dense(self, buffer: Buffer) -> bool:
+        """Return True if a buffer's dimensions lie in memory in their own order, without gaps."""
+        try:
+            order = _order(buffer.sizes, buffer.strides)
+        except Unsupported:
+            return False
+        return list(order) == sorted(order)
+
+    def returned(self) -> str:
+        """Return the line that hands the results back."""
+        return f"return {', '.join(map(self._result, self.loops.trace.results))}"
+
+    def _result(self, value: Value) -> str:
+        name = self.names[value.buffer]
+        if value.whole:
+            return name
+        offset = [self.lengths.length(value.offset)] if value.offset else []
+        offset = [f"{name}.storage_offset()", *offset] if value.buffer in self.inputs and offset else offset
+        place = f", {' + '.join(offset)}" if offset else ""
+        return f"{name}.as_strided({self.lengths.shape(value.sizes)}, {self.lengths.shape(value.strides)}{place})"
+
+
+def _python(value: object) -> str:
+    return {"inf": 'float("inf")', "-inf": '-float("inf")', "nan": 'float("nan")'}.get(repr(value), repr(value))
+
+
+def _inverse(order: Sequence[int]) -> tuple[int, ...]:
+    return tuple(order.index(d) for d in range(len(order)))
+
+
+def _order(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the order of a dense tensor's dimensions in memory. Raises Unsupported if it is not dense."""
+    order = tuple(sorted(range(len(sizes)), key=lambda d: (-int(strides[d]), d)))
+    dense = 1
+    for d in reversed(order):
+        if sizes[d] != 1 and strides[d] != dense:
+            raise Unsupported("a result that does not lie densely in memory")
+        dense = sizes[d] * dense
+    return order

@@ -1,0 +1,101 @@
+"""What a wrapper is called with: the patterns are matched with all subgraphs of the task, as the judge does it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Graph
+
+from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.first_pass.parts import Part
+from pytest_passbench.plans.graphs import Traced
+from pytest_passbench.plans.launch import Argument, Form, Request
+from pytest_passbench.plans.values import decode
+from pytest_passbench.rewrite.apply import apply_passes
+from pytest_passbench.rewrite.effects import thread_inplace
+from pytest_passbench.rewrite.passes import Kernel, Pass
+from pytest_passbench.suite.build import build_graph
+from pytest_passbench.suite.instantiate import example_inputs
+
+
+@dataclass(frozen=True)
+class TensorForm:
+    """A tensor argument as a match has it. Strides count elements."""
+
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def dense(self, order: Sequence[int]) -> bool:
+        """Return True if the elements lie in one block, with the dimensions in this order, the last one densest."""
+        expected = 1
+        for d in reversed(order):
+            if self.sizes[d] != 1 and self.strides[d] != expected:
+                return False
+            expected *= self.sizes[d]
+        return True
+
+
+Column = tuple[Any, ...]
+"""What a wrapper gets in one match: a :class:`TensorForm` or a literal for each argument."""
+
+
+class _Requests:
+    """A source of kernels that only notes what is asked for."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, list[Column]] = {}
+
+    def kernel(self, request: Request) -> Kernel:
+        """Note the arguments of a match."""
+        forms = [_form(argument) for argument in request.tensors]
+        values = [decode(value, lambda _tag, place: forms[place]) for value in request.arguments]
+        columns = self.columns.setdefault(request.name, [])
+        columns += [tuple(values)] if not any(_same(tuple(values), column) for column in columns) else []
+        return _nothing
+
+
+def _same(first: Column, other: Column) -> bool:
+    return all(type(a) is type(b) and repr(a) == repr(b) for a, b in zip(first, other, strict=True))
+
+
+def _form(argument: Argument) -> TensorForm:
+    form: Form = argument.form
+    return TensorForm(getattr(torch, form.dtype), tuple(form.shape), tuple(form.strides))
+
+
+def _nothing(*_tensors: Any) -> None:
+    return None
+
+
+def columns(task: Task, parts: dict[str, Part]) -> dict[str, list[Column]]:
+    """Return, for each pass by its name, the arguments of its matches in all subgraphs, each once.
+
+    The passes are applied in order, each to what the former ones have left.
+    """
+    passes, requests = [_as_pass(name, part) for name, part in parts.items()], _Requests()
+    subgraphs: dict[Any, Subgraph] = {}
+    for subgraph in task.subgraphs:
+        subgraphs.setdefault((subgraph.graph, tuple((x.dtype, x.shape) for x in subgraph.inputs)), subgraph)
+    for subgraph in subgraphs.values():
+        module = build_graph(task.graphs[subgraph.graph], str(task.path))
+        with torch.no_grad():
+            apply_passes(module, passes, example_inputs(subgraph), requests)
+    return requests.columns
+
+
+def _as_pass(name: str, part: Part) -> Pass:
+    pattern, arguments = Graph(), Graph()
+    copies = {argument: pattern.placeholder(part.names[argument]) for argument in part.arguments}
+    placeholders = tuple(copies.values())
+    for node in part.nodes:
+        copies[node] = pattern.node_copy(node, copies.__getitem__)
+    results = tuple(copies[node] for node in part.returned)
+    pattern.output(results if len(results) > 1 else results[0])
+    handed = tuple(arguments.placeholder(part.names[argument]) for argument in part.arguments)
+    arguments.output(handed)
+    thread_inplace(pattern)
+    return Pass(name, Traced(pattern, placeholders), Traced(arguments, handed))

@@ -1,0 +1,171 @@
+"""The parts of a graph that a pass may match: runs of calls with a kernel, the largest first."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from pytest_passbench.first_pass.forms import GraphForm
+from pytest_passbench.first_pass.naming import named
+from pytest_passbench.fusion import Unsupported
+from pytest_passbench.fusion.ir import Trace
+from pytest_passbench.fusion.regions import called
+from pytest_passbench.fusion.roundings import HALVES, cancelling
+from pytest_passbench.fusion.schedule import schedule
+from pytest_passbench.fusion.trace import Recorder, trace
+
+_FREE = frozenset({
+    "transpose", "view", "reshape", "permute", "unsqueeze", "squeeze", "flatten", "unflatten", "chunk", "split",
+    "unbind", "expand", "expand_as", "movedim", "contiguous", "narrow", "select", "view_as", "reshape_as", "t",
+    "detach", "lift_fresh", "alias", "positive", "dropout", "getattr",
+})  # fmt: skip
+"""Calls that compute nothing."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A run of a form's calls. ``arguments`` are values from outside, holes too, ``returned`` those used there."""
+
+    form: GraphForm
+    nodes: tuple[Node, ...]
+    arguments: tuple[Node, ...]
+    returned: tuple[Node, ...]
+    names: dict[Node, str]
+
+    @cached_property
+    def left(self) -> tuple[Node, ...]:
+        """The form's calls outside the run."""
+        return tuple(node for node in self.form.operators if node not in set(self.nodes))
+
+    @property
+    def tensors(self) -> list[Node]:
+        """The arguments that are tensors."""
+        return [node for node in self.arguments if node not in self.form.literals]
+
+    def trace(self, values: Sequence[Any]) -> Trace:
+        """Return the run's calls on values of its arguments, under its names. Raises Unsupported."""
+        recorder = Recorder(overwrite=True)
+
+        def run(*items: Any) -> tuple[Any, ...]:
+            values_by_node: dict[Node, Any] = dict(zip(self.arguments, items, strict=True))
+            for node in self.nodes:
+                recorder.name = self.names[node]
+                values_by_node[node] = called(node, values_by_node)
+            return tuple(values_by_node[node] for node in self.returned)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of sizes that do not fit: those are tried too
+            recorded = trace(run, values, recorder=recorder)
+        for value, node in zip(recorded.inputs, self.tensors, strict=True):
+            value.buffer.name = self.names[node]
+        return recorded
+
+
+def part(form: GraphForm, nodes: Sequence[Node]) -> Part:
+    """Return the run of these calls. Raises Unsupported if no kernel does them for the form's first subgraph."""
+    inside = set(nodes)
+    returned = tuple(node for node in nodes if any(user not in inside for user in node.users))
+    if not returned:
+        raise Unsupported("a run whose result nobody uses")
+    outside = dict.fromkeys(value for node in nodes for value in node.all_input_nodes if value not in inside)
+    arguments = sorted(outside, key=lambda value: value in form.literals)  # holes last
+    tensors = [value for value in (*returned, *arguments) if value not in form.literals]
+    if any(form.values[value][0].dtype is None for value in tensors):
+        raise Unsupported("a tuple or a number that is used outside, or comes from there")
+    if all(form.call(node).op == "getitem" for node in nodes):
+        raise Unsupported("only subscripts, a pattern of which would match too much")
+    result = Part(form, tuple(nodes), tuple(arguments), returned, named(form, arguments, nodes))
+    schedule(result.trace([_value(form, argument) for argument in arguments]))
+    return result
+
+
+def _value(form: GraphForm, argument: Node) -> Any:
+    if argument in form.literals:
+        return form.literal_values(argument)[0]
+    value = form.values[argument][0]
+    return torch.empty_strided(value.shape, value.strides, dtype=value.dtype, device="meta")
+
+
+def reason(form: GraphForm, node: Node, inexact: Set[str]) -> str:
+    """Return why a call is left to eager wherever it stands, or nothing. ``inexact`` calls add in another order."""
+    try:
+        values = [form.values[value][0] for value in node.all_input_nodes if value not in form.literals]
+        if all(value.dtype is not None for value in (*values, form.values[node][0])) and node.users:
+            part(form, [node])
+    except Unsupported as cause:
+        if "subscripts" not in str(cause):
+            return str(cause).partition("\n")[0]
+    return _shows_later(form, node, inexact)
+
+
+def _shows_later(form: GraphForm, node: Node, inexact: Set[str]) -> str:
+    """Return why a call should be left to eager because of what comes behind it, or nothing.
+
+    A long sum that is added in another order than eager's falls to the other side of a rounding now and then. In half
+    precision this is within what t = -5 allows. It is not behind a call whose terms cancel: a sum, a product, a norm.
+    """
+    half, op = set(form.dtypes(node)) & HALVES, form.call(node).op
+    if op not in inexact or not half:
+        return ""
+    if op == "instance_norm":
+        return "instance_norm, whose statistics eager rounds to half precision"
+    stated = {getattr(torch, spec.dtype) for subgraph in form.subgraphs for spec in subgraph.inputs}
+    front, visited = list(node.users), set[Node]()
+    while front:
+        user = front.pop()
+        if user in visited or user.op == "output":
+            continue
+        visited.add(user)
+        if form.call(user).op in cancelling(half | stated):
+            return f"{op}, since its roundings would show behind {form.call(user).op}"
+        front += user.users
+    return ""
+
+
+def parts(form: GraphForm, reasons: dict[Node, str]) -> Iterator[Part]:
+    """Yield the runs without calls that have ``reasons``, those with the most calls that compute first.
+
+    A run in which no call computes has to copy.
+    """
+    calls = form.operators
+    runs = [calls[first:last] for first in range(len(calls)) for last in range(first + 1, len(calls) + 1)]
+    for run in sorted(runs, key=lambda run: (*(-x for x in _weight(form, run)), -len(run))):
+        if any(_weight(form, run)) and not _excluded(form, run, reasons):
+            with contextlib.suppress(Unsupported):
+                yield part(form, run)
+
+
+def _weight(form: GraphForm, nodes: Sequence[Node]) -> tuple[int, int]:
+    """Return how many calls of a run compute, and how many views copy because of where their input lies."""
+    return sum(_computes(form, node) for node in nodes), sum(_copies(form, node) for node in nodes)
+
+
+def _computes(form: GraphForm, node: Node) -> bool:
+    call = form.call(node)
+    if call.op == "getitem":
+        index = call.args["index"]
+        items = index if isinstance(index, (tuple, list)) else [index]
+        return any(isinstance(x, Node) and x in form.values and form.values[x][0].dtype is not None for x in items)
+    return call.op not in _FREE
+
+
+def _copies(form: GraphForm, node: Node) -> bool:
+    call = form.call(node)
+    if call.op not in ("reshape", "flatten", "contiguous"):
+        return False
+    return not any(value.dense(range(len(value.shape))) for value in form.values[call.args["input"]])
+
+
+def _excluded(form: GraphForm, run: Sequence[Node], reasons: dict[Node, str]) -> bool:
+    """Return True if the run has calls that are to be left to eager, or its pattern may match some."""
+    calls, ops = form.operators, [form.call(node).op for node in run]
+    names = [form.call(node).op for node in calls]
+    places = (calls[i : i + len(run)] for i in range(len(calls)) if names[i : i + len(run)] == ops)
+    return any(node in reasons for place in places for node in place)

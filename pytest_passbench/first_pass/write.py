@@ -1,0 +1,126 @@
+"""A pass for a task as files: made first, then written, so that nothing is written of a pass that cannot be made."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch.fx import Node
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.task import Task
+from pytest_passbench.first_pass.choose import Choice, RequestedRun, choices
+from pytest_passbench.first_pass.columns import columns
+from pytest_passbench.first_pass.parts import Part
+from pytest_passbench.first_pass.passes import cpp_pass, triton_pass
+from pytest_passbench.fusion import Unsupported
+from pytest_passbench.suite.opnames import is_metadata, op_name
+
+MANIFEST = "sorted_output_pass_rule_names.json"
+NOTE = "Kernels of the generator, with each value rounded where eager stores it. They are where you begin."
+APART = "it stands apart from the matched run"
+
+
+@dataclass
+class Draft:
+    """The files of a pass by name, and what is said about it: the matched operators, and the others with reasons."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    matched: dict[str, str] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
+
+
+def draft(task: Task, triton: bool = False, requested: RequestedRun | None = None) -> Draft:
+    """Return the files of a pass for a task. Raises UserError if there is no kernel for a part of it."""
+    selected, print_pass = choices(task, requested, triton), triton_pass if triton else cpp_pass
+    while True:
+        stems = _stems([choice.part for choice in selected])
+        calls = columns(task, {stem: choice.part for stem, choice in zip(stems, selected, strict=True)})
+        if len(calls) < len(stems):  # other passes match the same graphs
+            selected = [choice for stem, choice in zip(stems, selected, strict=True) if stem in calls]
+            continue
+        result = Draft()
+        for stem, choice in zip(stems, selected, strict=True):
+            try:
+                text = print_pass(choice.part, calls[stem], stem, document(task, choice))
+            except Unsupported as cause:
+                choice.next(str(cause))
+                break
+            _add(result, choice, stem, text)
+        else:
+            return result
+
+
+def _add(result: Draft, choice: Choice, stem: str, text: str) -> None:
+    result.files[f"{stem}.py"] = text
+    result.matched[stem] = operators(choice.part.nodes)
+    for node in choice.part.left:
+        if not is_metadata(node):
+            result.left.setdefault(f"{node.name} ({op_name(node)})", choice.reasons.get(node, APART))
+
+
+def _stems(parts: Sequence[Part]) -> list[str]:
+    """Return a file name for each pass by its operators."""
+    stems: list[str] = []
+    for part in parts:
+        words = [re.sub(r"\W", "_", op_name(node)) for node in part.nodes if not is_metadata(node)]
+        wish = "_".join(words[:4]) or "first"
+        names = (wish, *(f"{wish}_{number}" for number in range(2, 1000)))
+        stems.append(next(name for name in names if name not in stems))
+    return stems
+
+
+def operators(nodes: Sequence[Node]) -> str:
+    """Return the operators of a run in words."""
+    return ", ".join(op_name(node) for node in nodes if not is_metadata(node))
+
+
+def document(task: Task, choice: Choice) -> str:
+    """Return the text at the head of a pass: what it matches, and what it leaves to eager."""
+    part = choice.part
+    counted, done = (sum(not is_metadata(node) for node in nodes) for nodes in (part.form.operators, part.nodes))
+    lines = [f"{operators(part.nodes)}: {done} of the {counted} operators of {task.id}.", ""]
+    if done < counted:
+        left = [node for node in part.left if not is_metadata(node)]
+        reasons = (f"- {node.name} ({op_name(node)}): {choice.reasons.get(node, APART)}" for node in left)
+        lines += ["Left to eager:", *reasons, ""]
+    return "\n".join([*lines, NOTE]).replace("\\", "").replace('"""', "") + "\n"
+
+
+def write(first_draft: Draft, folder: Path, force: bool) -> list[Path]:
+    """Write a draft's files into a folder and add its passes to the folder's list. Return the written files.
+
+    Raises UserError if a file of the draft exists, unless ``force`` is given, or if the list is damaged.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UserError("is no folder", where=folder, remedy="name a folder for the pass")
+    paths = [folder / name for name in first_draft.files]
+    for path in paths:
+        if path.exists() and not force:
+            raise UserError("exists already", where=path, remedy="name another folder, or add --force")
+    manifest = folder / MANIFEST
+    stems = _listed(manifest)
+    listed = json.dumps([*stems, *(stem for stem in first_draft.matched if stem not in stems)]) + "\n"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in zip([*paths, manifest], [*first_draft.files.values(), listed], strict=True):
+            path.write_text(text)
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror}", where=folder, remedy="name another folder") from None
+    return [*paths, manifest]
+
+
+def _listed(manifest: Path) -> list[str]:
+    """Return the passes that a folder lists already, of which there may be none."""
+    if not manifest.exists():
+        return []
+    try:
+        stems = json.loads(manifest.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"is no list of passes: {error}", where=manifest, remedy="repair or delete it") from None
+    if not isinstance(stems, list) or not all(isinstance(stem, str) for stem in stems):
+        raise UserError("is no list of names", where=manifest, remedy="repair or delete it")
+    return stems

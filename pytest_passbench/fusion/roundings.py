@@ -1,0 +1,31 @@
+"""Calls whose roundings show in what comes behind them: eager adds in another order than the generator's kernels.
+
+The names are those of :mod:`pytest_passbench.suite.opnames`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+import torch
+
+PRODUCTS = frozenset({
+    "linear", "matmul", "bmm", "mm", "baddbmm", "addmm", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "einsum",
+    "scaled_dot_product_attention", "cdist",
+})  # fmt: skip
+NORMS = frozenset({"layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize", "_weight_norm"})
+REORDERED = NORMS | {"softmax"}
+"""The operators whose sums a kernel adds in another order than eager."""
+CANCELLING = PRODUCTS | NORMS | {
+    "gelu", "add", "sub", "batch_norm", "lerp", "mse_loss", "interpolate", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "mean", "sum", "cumsum",
+}  # fmt: skip
+"""The operators whose terms may cancel, so that an error of an operand becomes a large one of the result."""
+DOUBLING = frozenset({"mul", "div", "silu", "exp", "pow"})
+"""The operators that make two units in the last place of one. In float16, t = -5 allows one."""
+HALVES = frozenset({torch.bfloat16, torch.float16})
+
+
+def cancelling(dtypes: Set[torch.dtype | None]) -> frozenset[str]:
+    """Return the operators behind which a rounding of a value shows, by the dtypes that the graph has in it."""
+    return CANCELLING | DOUBLING if torch.float16 in dtypes else CANCELLING

@@ -1,0 +1,276 @@
+"""The printer for Triton: each nest of loops as a kernel, a program per block of elements or of rows."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from pytest_passbench.fusion.columns import SizedNumber
+from pytest_passbench.fusion.cpp import registers
+from pytest_passbench.fusion.function import _pointers as pointers
+from pytest_passbench.fusion.function import _with_numbers as with_numbers
+from pytest_passbench.fusion.function import _with_sizes as with_sizes
+from pytest_passbench.fusion.ir import Access, Buffer, Expression, Kind, Nest, Store, Unsupported, below, size_text
+from pytest_passbench.fusion.triton_text import helpers, in_triton
+
+WIDEST = 1 << 14
+"""The elements of a row that a program holds as one block. A longer row is read in blocks, once for each sweep."""
+FIRST = {Kind.REAL: {"sum": "0.0", "greatest": 'float("-inf")'}, Kind.WHOLE: {"sum": "0", "greatest": "-(2**63)"}}
+"""What a reduction begins with."""
+HEAD = "import triton\nimport triton.language as tl\n"
+
+
+@dataclass(frozen=True)
+class TritonNest:
+    """A kernel for a nest. Its parameters are ``buffers``, ``sizes`` and ``numbers``, then its blocks' lengths.
+
+    A program does BLOCK of the ``columns`` elements, or, if there are ``rows``, HEIGHT rows of so many. With ``long``
+    it goes through a row block by block; else BLOCK is at least ``columns``.
+    """
+
+    name: str
+    text: str
+    buffers: tuple[Buffer, ...]
+    sizes: tuple[int, ...]
+    numbers: tuple[SizedNumber, ...]
+    rows: int | None
+    columns: int
+    long: bool
+
+
+def triton_kernels(name: str, nests: Sequence[Nest], generic: torch.dtype | None = None) -> list[TritonNest]:
+    """Return a kernel for each nest, in the order in which they run. Raises Unsupported for what Triton lacks."""
+    several = len(nests) > 1
+    return [_kernel(f"{name}_{place}" if several else name, nest, generic) for place, nest in enumerate(nests, 1)]
+
+
+def source(kernels: Iterable[TritonNest]) -> str:
+    """Return the text of kernels with the helpers that they call."""
+    body = "\n\n".join(kernel.text for kernel in kernels)
+    return "\n\n".join([*helpers(body), body])
+
+
+def _kernel(name: str, nest: Nest, generic: torch.dtype | None) -> TritonNest:
+    read = (x.access for x in below(nest.stores) if x.access)
+    accesses = [*(store.access for store in nest.stores), *read]
+    buffers = sorted({access.buffer for access in accesses if access.buffer}, key=lambda buffer: buffer.number)
+    printer = _TritonPrinter(nest, pointers(buffers), generic)
+    body, sizes = with_sizes("\n".join(f"    {line}" for line in printer.lines()))
+    body, numbers = with_numbers(body)
+    parameters = [*printer.names.values(), *(f"n{k}" for k in range(len(sizes)))]
+    parameters += [*(f"c{k}" for k in range(len(numbers))), "BLOCK: tl.constexpr"]
+    parameters += ["HEIGHT: tl.constexpr"] if printer.reduced else []
+    text = f"@triton.jit\n{_head(f'def {name}(', parameters)}\n{body}\n"
+    rows = math.prod(nest.sizes[d] for d in printer.outer) if printer.reduced else None
+    columns = math.prod(nest.sizes[d] for d in printer.inner)
+    return TritonNest(name, text, tuple(buffers), sizes, numbers, rows, columns, printer.long)
+
+
+def _head(head: str, items: Sequence[str]) -> str:
+    lines = [head]
+    for place, item in enumerate(items):
+        text = item + ("):" if place == len(items) - 1 else ", ")
+        if len(lines[-1] + text) > 110:
+            lines[-1] = lines[-1].rstrip()
+            lines.append("    ")
+        lines[-1] += text
+    return "\n".join(lines)
+
+
+class _TritonPrinter:
+    """The lines of a kernel. ``outer`` are the loops over rows, ``inner`` those within a block."""
+
+    def __init__(self, nest: Nest, names: Mapping[Buffer, str], generic: torch.dtype | None) -> None:
+        self.nest, self.names, self.generic = nest, names, generic
+        self.nodes = below(nest.stores)
+        self.registers = registers(self.nodes, names)
+        self.reduced = any(x.reduces or x.text == "running" for x in self.nodes)
+        lane = [] if nest.lane in (*nest.rows, *nest.sweep) else [nest.lane]
+        self.outer = tuple(nest.rows) if self.reduced else ()
+        self.inner = tuple(nest.sweep) if self.reduced else (*nest.rows, *nest.sweep, *lane)
+        self.within = nest.swept if self.reduced else frozenset(range(len(nest.sizes)))
+        self.long = self.reduced and _greatest(math.prod(nest.sizes[d] for d in self.inner)) > WIDEST
+        if self.long and any(x.text == "running" for x in self.nodes):
+            raise Unsupported("a sum so far along a long row in Triton")
+        self.kind = next((name for buffer, name in names.items() if buffer.dtype == generic), "")
+        self.defined: set[Expression] = set()
+
+    def lines(self) -> list[str]:
+        """Return the kernel's body."""
+        last = max(x.depth for x in self.nodes)
+        lines = [*self._places(), *(line for depth in range(last + 1) for line in self._stage(depth))]
+        if any(re.search(r"\bT\b", line) for line in lines):
+            if not self.kind:
+                raise Unsupported("a dtype that no operand of the kernel has")
+            lines.insert(0, f"T = {self.kind}.dtype.element_ty")
+        return lines
+
+    def _places(self) -> list[str]:
+        """Return where the program's elements lie: the numbers of its loops."""
+        if not self.reduced:
+            return ["at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", *self._columns()]
+        rows = _product(self.nest.sizes[d] for d in self.outer)
+        row = "tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)[:, None]"
+        lines = ["# The last row is done several times.", f"row = tl.minimum({row}, {rows} - 1)"]
+        lines += self._split("row", self.outer)
+        return lines if self.long else [*lines, "at = tl.arange(0, BLOCK)[None, :]", *self._columns()]
+
+    def _columns(self) -> list[str]:
+        return [f"inside = at < {_product(self.nest.sizes[d] for d in self.inner)}", *self._split("at", self.inner)]
+
+    def _split(self, name: str, dims: Sequence[int]) -> list[str]:
+        """Return the numbers of loops by that of all their turns."""
+        used = {d for d in dims if any(access.at.steps[d] for access in self._accesses())}
+        lines, below_ = [], "1"
+        for d in reversed(dims):
+            text = name if below_ == "1" else f"{name} // ({below_})" if "*" in below_ else f"{name} // {below_}"
+            first = d == dims[0]
+            if d in used:
+                lines.append(f"i{d} = {text}" + ("" if first else f" % {size_text(self.nest.sizes[d])}"))
+            size = size_text(self.nest.sizes[d])
+            below_ = size if below_ == "1" else f"{size} * {below_}"
+        return lines[::-1]
+
+    def _accesses(self) -> list[Access]:
+        return [*(store.access for store in self.nest.stores), *(x.access for x in self.nodes if x.access)]
+
+    # -- stages
+
+    def _stage(self, depth: int) -> list[str]:
+        """Return what is done once a row, then in a sweep, at a depth of reduction."""
+        at_depth = [store for store in self.nest.stores if store.value.depth == depth]
+        reductions = [x for x in self.nodes if x.reduces and x.operands[0].depth == depth]
+        lines = self._defined(x for x in self.nodes if x.depth == depth and not self._full(x) and not x.reduces)
+        rows = [store for store in at_depth if not self._swept(store.access)]
+        lines += [self._put(store) for store in rows if not self._full(store.value)]
+        full = [store for store in at_depth if store not in rows or self._full(store.value)]
+        if not (reductions or full):
+            return lines
+        before = set(self.defined)
+        values = self._closure([*(x.operands[0] for x in reductions), *(store.value for store in full)])
+        operators = [x.operator for x in (*values, *reductions) if x.operator and x not in before]
+        body = self._defined(values)
+        comment = [f"# {', '.join(dict.fromkeys(operators))}"] if operators else []
+        if not self.long:
+            body += [f"{self._name(x)} = {self._joined(x)}" for x in reductions]
+            body += [self._put(store) for store in full]
+            self.defined |= set(reductions)
+            return [*lines, *comment, *body]
+        self.defined = before | set(reductions)
+        return [*lines, *comment, *self._looped(reductions, body, full)]
+
+    def _looped(self, reductions: Sequence[Expression], body: list[str], full: Sequence[Store]) -> list[str]:
+        """Return a sweep over a long row in blocks."""
+        size = _product(self.nest.sizes[d] for d in self.inner)
+        lines = [
+            f"{self._name(x)} = tl.full((HEIGHT, BLOCK), {FIRST[x.kind][x.text]}, {_DTYPES[x.kind]})"
+            for x in reductions
+        ]
+        body = ["at = first + tl.arange(0, BLOCK)[None, :]", *self._columns(), *body]
+        for x in reductions:
+            name, part = self._name(x), self._part(x)
+            body.append(f"{name} += {part}" if x.text == "sum" else f"{name} = greater({part}, {name})")
+        body += [self._put(store) for store in full]
+        lines += [f"for first in range(0, {size}, BLOCK):", *(f"    {line}" for line in body)]
+        how = {"sum": "sum", "greatest": "max"}
+        return lines + [f"{self._name(x)} = tl.{how[x.text]}({self._name(x)}, 1, keep_dims=True)" for x in reductions]
+
+    def _part(self, x: Expression) -> str:
+        return f"tl.where(inside, {self._operand(x.operands[0])}, {FIRST[x.kind][x.text]})"
+
+    def _joined(self, x: Expression) -> str:
+        return f"tl.{'sum' if x.text == 'sum' else 'max'}({self._part(x)}, 1, keep_dims=True)"
+
+    def _closure(self, goals: Iterable[Expression]) -> list[Expression]:
+        """Return the values of a sweep that expressions need, and that are not there yet."""
+        values, front = set[Expression](), list(goals)
+        while front:
+            x = front.pop()
+            if x not in values and x not in self.defined and not x.constant and self._full(x):
+                values.add(x)
+                front += x.operands
+        return sorted(values, key=lambda x: x.number)
+
+    def _defined(self, nodes: Iterable[Expression]) -> list[str]:
+        lines = []
+        for x in nodes:
+            if not x.constant and x not in self.defined:
+                self.defined.add(x)
+                lines.append(f"{self._name(x)} = {self._load(x) if x.access else self._text(x)}")
+        return lines
+
+    # -- statements
+
+    def _name(self, x: Expression) -> str:
+        return self.registers[x]
+
+    def _operand(self, x: Expression) -> str:
+        return in_triton(x.text, [], x.kind) if x.constant else self._name(x)
+
+    def _text(self, x: Expression) -> str:
+        operands = [self._operand(y) for y in x.operands]
+        if all(y.constant for y in x.operands):
+            pairs = zip(x.operands, operands, strict=True)
+            operands = [f"tl.full((), {text}, {_DTYPES[y.kind]})" for y, text in pairs]
+        if x.text == "running":
+            wide = x.operands[0].kind == Kind.REAL
+            text = f"tl.cumsum({operands[0]}{'.to(tl.float64)' if wide else ''}, 1)"
+            return f"{text}.to(tl.float32)" if wide else text
+        return in_triton(x.text, operands, x.kind)
+
+    def _load(self, x: Expression) -> str:
+        access = x.access
+        assert access is not None
+        if access.buffer is None:
+            return f"({self._terms(access)}).to(tl.int64)"
+        lookups = zip(x.operands, access.strides, strict=True)
+        terms = self._terms(access) + "".join(f" + {self._operand(y)} * {size_text(step)}" for y, step in lookups)
+        mask = ", mask=inside, other=0" if self._full(x) else ""
+        text = f"tl.load({self.names[access.buffer]}{'' if terms == '0' else f' + {terms}'}{mask})"
+        kind = {Kind.REAL: ".to(tl.float32)", Kind.WHOLE: ".to(tl.int64)", Kind.MASK: ""}[x.kind]
+        return text + ("" if access.buffer.dtype in (torch.float32, torch.int64) else kind)
+
+    def _put(self, store: Store) -> str:
+        buffer, value = store.access.buffer, self._operand(store.value)
+        assert buffer is not None
+        terms = self._terms(store.access)
+        dims = [d for d, step in enumerate(store.access.at.steps) if step]
+        if not self.reduced and not dims:
+            terms = f"{terms} + 0 * at"
+        elif self.reduced and not any(d in self.outer for d in dims):
+            terms = f"{terms} + 0 * row"
+        mask = ", mask=inside" if not self.reduced or self._swept(store.access) else ""
+        return f"tl.store({self.names[buffer]} + {terms}, {value}{mask})"
+
+    def _terms(self, access: Access) -> str:
+        """Return where an access lies in its buffer."""
+        terms = [size_text(access.at.offset)] if access.at.offset else []
+        loops = {*self.outer, *self.inner}
+        terms += [
+            f"i{d}" if step == 1 else f"i{d} * {size_text(step)}"
+            for d, step in enumerate(access.at.steps)
+            if step and d in loops
+        ]
+        return " + ".join(terms) or "0"
+
+    def _full(self, x: Expression) -> bool:
+        return bool(x.varies & self.within)
+
+    def _swept(self, access: Access) -> bool:
+        return any(access.at.steps[d] for d in self.inner)
+
+
+_DTYPES = {Kind.REAL: "tl.float32", Kind.WHOLE: "tl.int64", Kind.MASK: "tl.int1"}
+
+
+def _product(sizes: Iterable[int]) -> str:
+    texts = [size_text(size) for size in sizes if size != 1]
+    return " * ".join(texts) or "1"
+
+
+def _greatest(size: int) -> int:
+    return max(getattr(size, "columns", (size,)))
