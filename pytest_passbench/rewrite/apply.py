@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -48,7 +49,7 @@ class Rewritten:
         return sum(report.matches for report in self.reports)
 
 
-def apply_passes(gm: GraphModule, passes: list[AnyPass], example_inputs: list[Any], kernels: Kernels) -> Rewritten:
+def apply_passes(gm: GraphModule, passes: Sequence[AnyPass], example_inputs: list[Any], kernels: Kernels) -> Rewritten:
     """Return a graph with passes applied in order, each to the result of the one before, at every match.
 
     ``gm`` is not changed. Without a match it is also the result. ``example_inputs`` give shapes, dtypes and strides.
