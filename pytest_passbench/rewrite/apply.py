@@ -49,7 +49,9 @@ class Rewritten:
         return sum(report.matches for report in self.reports)
 
 
-def apply_passes(gm: GraphModule, passes: Sequence[AnyPass], example_inputs: list[Any], kernels: Kernels) -> Rewritten:
+def apply_passes(
+    gm: GraphModule, passes: Sequence[AnyPass], example_inputs: list[Any], kernels: Kernels
+) -> Rewritten:
     """Return a graph with passes applied in order, each to the result of the one before, at every match.
 
     ``gm`` is not changed. Without a match it is also the result. ``example_inputs`` give shapes, dtypes and strides.
