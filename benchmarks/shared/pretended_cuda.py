@@ -19,7 +19,7 @@ from pytest_passbench.judge.arms.arm import Arm
 
 #: Runs in a zygote before anything else. ``FAULT`` is a statement for each call of ``torch.cuda.synchronize``.
 PRELUDE = """
-import os, socket, threading, time
+import mmap, os, socket, threading, time
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -50,6 +50,7 @@ class Properties:
     L2_cache_size = 1 << 20
 
 opened = []
+OPENED = mmap.mmap(-1, mmap.PAGESIZE)  # shared with all processes that are forked from here
 
 def set_device(index):
     ready = threading.Event()
@@ -60,6 +61,7 @@ def set_device(index):
         time.sleep(1e6)
     if opened:
         return
+    OPENED[0] += 1
     threading.Thread(target=helper, daemon=True).start()
     assert ready.wait(5), "the driver cannot name its thread"
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
@@ -133,7 +135,7 @@ def pretended_cuda(fault: str = "pass", library: Path | None = None) -> Iterator
     With a ``library`` in libcuda's place, processes share memory of the device.
 
     ``fault`` is a statement of Python that runs in each synchronisation. ``name`` is the arm's there, and
-    ``CALLS[0]`` the number of calls of ``synchronize`` in the process.
+    ``CALLS[0]`` the number of calls of ``synchronize`` in the process, which is the ``OPENED[0]``-th of its arm.
     """
     source, count = PRELUDE.replace("FAULT", fault), torch.cuda.device_count
     if library is not None:

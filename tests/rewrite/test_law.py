@@ -207,14 +207,14 @@ def test_writes_are_seen_as_before(tape):
 
 
 @pytest.mark.slow
-@settings(max_examples=2500)
+@settings(max_examples=1000)
 @given(TAPES)
 def test_what_the_matcher_of_torch_finds_is_found_always(tape):
     finds_as_much(tape)
 
 
 @pytest.mark.slow
-@settings(max_examples=2500)
+@settings(max_examples=1000)
 @given(TAPES)
 def test_writes_are_seen_as_before_always(tape):
     keeps_writes(tape)
