@@ -13,6 +13,12 @@ template <class T> void run(const T* gate, const T* up, T* out, int64_t n) {
 extern "C" void silu_mul(pb::in gate, pb::in up, pb::out out, int64_t n, pb::dtype dtype) {
   pb::dispatch(dtype, [&](auto t) { run<decltype(t)>(gate, up, out, n); });
 }
+template <class T> void scaled(const T* gate, float factor, T* out, int64_t n) {
+  pb::map(n, out, [=](vec a) { return pb::round<T>(pb::silu(a)) * factor; }, gate);
+}
+extern "C" void silu_scaled(pb::in gate, float factor, pb::out out, int64_t n, pb::dtype dtype) {
+  pb::dispatch(dtype, [&](auto t) { scaled<decltype(t)>(gate, factor, out, n); });
+}
 """)
 
 
@@ -25,6 +31,10 @@ def replacement_args(gate, up):
 
 
 def silu_mul(gate, up):
+    if not isinstance(up, torch.Tensor):
+        out = torch.empty_like(gate)
+        lib.silu_scaled(gate, up, out, gate.numel(), gate.dtype)
+        return out
     if gate.shape != up.shape:
         raise ValueError(f"silu_mul: no kernel for shapes {tuple(gate.shape)} and {tuple(up.shape)}")
     out = torch.empty_like(gate)

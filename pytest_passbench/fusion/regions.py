@@ -22,6 +22,14 @@ from pytest_passbench.fusion.schedule import schedule
 from pytest_passbench.fusion.trace import tensors, trace
 from pytest_passbench.plans.launch import MAX_ARGUMENTS, MAX_SOURCE_CHARACTERS
 from pytest_passbench.plans.regions import graph_module, graph_text
+from pytest_passbench.suite.opnames import op_name
+
+PRODUCTS = frozenset({
+    "linear", "bilinear", "matmul", "mm", "mv", "bmm", "addmm", "addmv", "addbmm", "baddbmm", "einsum", "tensordot",
+    "scaled_dot_product_attention", "multi_head_attention_forward", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
+    "conv_transpose2d", "conv_transpose3d", "convolution",
+})  # fmt: skip
+"""The operators that stay eager's. On meta tensors each would import torch's compiler, which takes seconds."""
 
 
 class _Annotator(Interpreter):
@@ -63,6 +71,8 @@ def reason(node: Node) -> str:
     """Return why the generator has no kernel for a node's call, or nothing if it has one."""
     if node.op not in ("call_function", "call_method"):
         return f"a {node.op}"
+    if op_name(node) in PRODUCTS:
+        return f"{op_name(node)} stays eager's"
     if not node.all_input_nodes:
         return "a call on no tensor"
     leaves = pytree.tree_leaves(node.meta["val"])

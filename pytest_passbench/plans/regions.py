@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.passes.shape_prop import _extract_tensor_metadata
+from torch.fx.passes.shape_prop import TensorMetadata
 
 from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.core.schema import Anything, Fields, Items, Text, Whole, refusal
@@ -79,8 +79,16 @@ def graph_module(text: str) -> GraphModule:
     for node, value in zip(nodes, _values(data["values"]), strict=True):
         node.meta["val"] = value
         if isinstance(value, torch.Tensor):
-            node.meta["tensor_meta"] = _extract_tensor_metadata(value)
+            node.meta["tensor_meta"] = _metadata(value)
     return GraphModule(torch.nn.Module(), graph)
+
+
+def _metadata(tensor: torch.Tensor) -> TensorMetadata:
+    """Return a tensor's form as torch's passes note it. Their own function imports SymPy, which takes a second."""
+    formats = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d)
+    fitting = [x for x, rank in zip(formats, (None, 4, 5), strict=True) if rank in (None, tensor.dim())]
+    memory_format = next((x for x in fitting if tensor.is_contiguous(memory_format=x)), None)
+    return TensorMetadata(tensor.shape, tensor.dtype, False, tensor.stride(), memory_format, False, {})
 
 
 class _Memory:

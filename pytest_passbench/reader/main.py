@@ -7,6 +7,7 @@ request are made side by side.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
 import os
 import random
@@ -58,6 +59,8 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     try:
         passes = load_passes(folder, message["stems"])
         answer = [pass_as_data(item) for item in passes]
+        if any(isinstance(item, LoadedRegionPass) for item in passes):
+            importlib.import_module("torch._dynamo")  # which calls on meta tensors need: once here, not in each fork
     except PassError as error:
         send(channel, {"status": "failed", "message": str(error)[:MAX_CHARACTERS]})
         return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -16,20 +17,31 @@ from pytest_passbench.reader.importing import AnyLoaded, LoadedRegionPass
 
 
 class _PassSupport(OperatorSupportBase):
-    """A pass's answers, each asked once. A call that data cannot state is not supported."""
+    """The answers of a pass about a graph's nodes."""
 
-    def __init__(self, supported: Callable[..., Any]) -> None:
-        self._supported, self._answers = supported, dict[Node, bool]()
+    def __init__(self, supported: Callable[..., Any], nodes: Iterable[Node]) -> None:
+        """Ask ``supported`` about each call. A call that data cannot state is not supported."""
+        self._answers = {node: _answer(supported, node) for node in nodes}
 
     def is_node_supported(self, _submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
-        if node.op not in ("call_function", "call_method") or node.target is opaque_call:
-            return False
-        if node not in self._answers:
-            answer = self._supported(node)
-            if not isinstance(answer, bool):
-                raise TypeError(f"supported returned a {type(answer).__name__} for {node.name}, not a bool")
-            self._answers[node] = answer
         return self._answers[node]
+
+
+def _answer(supported: Callable[..., Any], node: Node) -> bool:
+    if node.op not in ("call_function", "call_method") or node.target is opaque_call:
+        return False
+    answer = supported(node)
+    if not isinstance(answer, bool):
+        raise TypeError(f"supported returned a {type(answer).__name__} for {node.name}, not a bool")
+    return answer
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Node) and isinstance(value.meta["val"], torch.Tensor)
+
+
+def _index(_value: Any, _place: Any) -> None:
+    """Stand for an index of a tensor: the partitioner takes each ``getitem`` for an item of a tuple."""
 
 
 def regions(item: AnyLoaded, text: str) -> list[list[str]]:
@@ -42,8 +54,13 @@ def regions(item: AnyLoaded, text: str) -> list[list[str]]:
     module = graph_module(text)
     place = {node: number for number, node in enumerate(module.graph.nodes)}
     with torch.no_grad():
-        support = _PassSupport(item.supported)
+        support = _PassSupport(item.supported, place)
+        indices = [node for node in place if node.target is operator.getitem and _is_tensor(node.args[0])]
+        for node in indices:
+            node.target = _index
         partitioner = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True)
         parts = [sorted(part.nodes, key=place.__getitem__) for part in partitioner.propose_partitions()]
+        for node in indices:
+            node.target = operator.getitem
     largest = sorted(parts, key=lambda nodes: (-len(nodes), place[nodes[0]]))[:MAX_REGIONS]
     return [[node.name for node in nodes] for nodes in largest]

@@ -139,6 +139,7 @@ def _apply_regions(name: str, target: Target, kernels: Kernels, result: Rewritte
         target.refresh()
     if not report.matches:
         report.miss = report.left[0] if report.left else "it supports no operator of the graph"
+        report.nearness = float(bool(report.left))
     return report
 
 

@@ -53,6 +53,8 @@ BODIES = {
     "a result that is used twice": "a = in_0.relu()\nb = a @ in_1\nreturn (b + a, b)",
     "around a product": "a = in_0.relu()\nb = a @ in_1\nc = b.exp()\nreturn (c + a,)",
     "pieces": "a, b = in_0.chunk(2, 1)\nreturn (a * b.sigmoid(),)",
+    "an index of two": "a = in_0.abs().long() % 4\nb = in_1.abs().long()[:4] % 6\nc = in_0[a, b]\nreturn (c.relu(),)",
+    "an index by what a product gives": "a = in_0.exp()\nb = (a @ in_1).argmax(1) % 4\nc = a[b]\nreturn (c + 1, a)",
     "greatest": "a = in_0.max(1)\nb = a.values + 1\nreturn (b, a[1])",
     "a view at the end": "a = in_0.relu()\nreturn (a.transpose(0, 1),)",
     "sizes": "a = in_0.relu()\nb = a.view(a.size(0), -1, 2)\nreturn (b.sum(-1),)",
