@@ -112,20 +112,21 @@ def _shows_later(form: GraphForm, node: Node, inexact: Set[str]) -> str:
     precision this is within what t = -5 allows. It is not behind a call whose terms cancel: a sum, a product, a norm.
     """
     half, op = set(form.dtypes(node)) & HALVES, form.call(node).op
-    if op not in inexact or not half:
+    if op not in inexact:
         return ""
-    if op == "instance_norm":
+    if op == "instance_norm" and half:
         return "instance_norm, whose statistics eager rounds to half precision"
     stated = {getattr(torch, spec.dtype) for subgraph in form.subgraphs for spec in subgraph.inputs}
-    front, visited = list(node.users), set[Node]()
+    front, visited = [(user, bool(half)) for user in node.users], set[tuple[Node, bool]]()
     while front:
-        user = front.pop()
-        if user in visited or user.op == "output":
+        user, rounded = front.pop()
+        if (user, rounded) in visited or user.op == "output":
             continue
-        visited.add(user)
-        if form.call(user).op in cancelling(half | stated):
+        visited.add((user, rounded))
+        if rounded and form.call(user).op in cancelling(half | stated):
             return f"{op}, since its roundings would show behind {form.call(user).op}"
-        front += user.users
+        rounded = rounded or bool(set(form.dtypes(user)) & HALVES)
+        front += [(further, rounded) for further in user.users]
     return ""
 
 
