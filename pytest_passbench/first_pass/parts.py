@@ -133,14 +133,19 @@ def _shows_later(form: GraphForm, node: Node, inexact: Set[str]) -> str:
 def parts(form: GraphForm, reasons: dict[Node, str]) -> Iterator[Part]:
     """Yield the runs without calls that have ``reasons``, those with the most calls that compute first.
 
-    A run in which no call computes has to copy.
+    A run in which no call computes more than a cast has to copy.
     """
     calls = form.operators
     runs = [calls[first:last] for first in range(len(calls)) for last in range(first + 1, len(calls) + 1)]
     for run in sorted(runs, key=lambda run: (*(-x for x in _weight(form, run)), -len(run))):
-        if any(_weight(form, run)) and not _excluded(form, run, reasons):
+        if any(_works(form, node) for node in run) and not _excluded(form, run, reasons):
             with contextlib.suppress(Unsupported):
                 yield part(form, run)
+
+
+def _works(form: GraphForm, node: Node) -> bool:
+    """Return True for a call that leaves a kernel more to do than a cast."""
+    return _copies(form, node) or (_computes(form, node) and form.call(node).op != "to")
 
 
 def _weight(form: GraphForm, nodes: Sequence[Node]) -> tuple[int, int]:

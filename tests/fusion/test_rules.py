@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from pytest_passbench.core.ladder import T_STRICT, tolerances
 from pytest_passbench.fusion import Unsupported, kernel
+from pytest_passbench.fusion.columns import Size
 from pytest_passbench.suite import find
 from pytest_passbench.suite.build import build_graph
 
@@ -213,6 +214,11 @@ def test_nan_and_infinity_come_through() -> None:
 def test_what_has_no_rule_is_unsupported(function: Callable[..., Any], operator: str) -> None:
     with pytest.raises(Unsupported, match=operator):
         kernel(function, [torch.ones(3, 3)])
+
+
+def test_a_size_that_differs_is_no_number() -> None:
+    with pytest.raises(Unsupported, match="a size that differs"):
+        float(Size([4, 6]))
 
 
 def test_inputs_of_another_form_are_refused() -> None:
