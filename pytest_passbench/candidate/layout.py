@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pytest_passbench.candidate.files import check_files, check_links, content_hash, files, folders
-from pytest_passbench.candidate.syntax import Fault, read_fault
+from pytest_passbench.candidate.syntax import Fault, is_region_pass, read_fault
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import kind_of, read_bytes
@@ -46,6 +46,12 @@ class PassDir:
         """The faults of the passes in manifest order: syntax errors, and missing functions."""
         faults = (read_fault(self.path / f"{stem}.py", stem) for stem in self.stems)
         return tuple(fault for fault in faults if fault is not None)
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of its passes: "pattern", "region", both, or none if there are no passes."""
+        regions = (is_region_pass(self.path / f"{stem}.py") for stem in self.stems)
+        return frozenset("region" if region else "pattern" for region in regions)
 
     @property
     def mistakes(self) -> str:
@@ -97,6 +103,12 @@ class Candidate:
     def content_hash(self) -> str:
         """The SHA-256 (hexadecimal) of the relative names and contents of all files except caches."""
         return content_hash(self.path)
+
+    @cached_property
+    def passes(self) -> str:
+        """What passes it has, in words: "pattern passes", "region passes", or "pattern and region passes"."""
+        kinds = frozenset[str]().union(*(directory.kinds for directory in self.directories))
+        return f"{' and '.join(sorted(kinds)) or 'no'} passes"
 
     @property
     def directories(self) -> tuple[PassDir, ...]:

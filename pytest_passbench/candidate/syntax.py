@@ -15,6 +15,7 @@ MAX_BYTES = 1 << 20  # of a file
 _DECLARED = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _UTF_8 = frozenset({"utf-8", "utf8", "utf-8-sig", "utf8-sig", "ascii", "us-ascii"})
 REQUIRED = ("pattern", "replacement_args", "replacement_func")
+REGION = ("supported", "replacement_func")  # of a region pass
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Fault:
 
 
 def read_fault(file: Path, stem: str) -> Fault | None:
-    """Return the fault of a pass file, or None: a syntax error, or one of the three functions missing."""
+    """Return the fault of a pass file, or None: a syntax error, or one of its functions missing."""
     try:
         tree = parse(file)
     except SyntaxError as error:
@@ -41,10 +42,20 @@ def read_fault(file: Path, stem: str) -> Fault | None:
     except (ValueError, OSError) as error:
         return Fault(stem, file, 1, f"cannot be parsed: {error}")
     names = set(_defined(tree.body))
-    missing = [name for name in REQUIRED if name not in names]
+    required = REGION if "supported" in names and "pattern" not in names else REQUIRED
+    missing = [name for name in required if name not in names]
     if missing and "*" not in names:
         return Fault(stem, file, 1, f"defines no {' and no '.join(missing)}")
     return None
+
+
+def is_region_pass(file: Path) -> bool:
+    """Return True if a pass file is of a region pass. False if it cannot be parsed."""
+    try:
+        names = set(_defined(parse(file).body))
+    except (SyntaxError, TooComplex, ValueError, OSError):
+        return False
+    return "supported" in names and "pattern" not in names
 
 
 def parse(file: Path) -> ast.Module:

@@ -65,6 +65,7 @@ def _effects(task: Task, survey: Survey) -> Iterator[str]:
         yield from _graph(task.graphs[graphs[first.subgraph]], first)
         yield from _plans(survey, first)
         yield from _misses(first)
+        yield from _left(first)
     if not survey.matched and not survey.findings:
         yield f"the candidate has no passes for {task.id}"
 
@@ -89,8 +90,9 @@ def _plans(survey: Survey, match: MatchReport) -> Iterator[str]:
     for planned in survey.plans:
         if planned.subgraph == match.subgraph:
             plans.setdefault(planned.name, []).append(planned.plan)
+    regions = {report.name for report in match.passes if report.kind == "region"}
     for number, (name, nodes) in enumerate(match.places, 1):
-        yield f"  {number}: {name} replaces {', '.join(nodes)}"
+        yield f"  {number}: {name}{' (a region)' if name in regions else ''} replaces {', '.join(nodes)}"
     for name, of_pass in plans.items():
         for plan in of_pass:
             yield f"     {name} runs, for {match.subgraph}:"
@@ -104,6 +106,12 @@ def _misses(match: MatchReport) -> Iterator[str]:
     if lines:
         yield "  no match:" if match.places else "  no pass matches:"
         yield from (f"    {line}" for line in lines)
+
+
+def _left(match: MatchReport) -> Iterator[str]:
+    """Yield the regions that were left to eager, with the reasons."""
+    for report in match.passes:
+        yield from (f"  {report.name} leaves to eager {reason}" for reason in report.left)
 
 
 def print_tasks(directory: Path, words: Sequence[str], suite: str | None, missed: bool) -> int:

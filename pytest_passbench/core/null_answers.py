@@ -16,6 +16,7 @@ WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 MIN_ELEMENTS = 1024  # of an input. A smaller one takes hardly any time to read
 MAX_INPUTS = 4  # the largest ones are tried
+NEAR_ZERO = 0.05  # of an input's mean size: a mean below it is as good as zero
 MAX_NAN_SHARE = 0.5  # of an output's elements. Any kernel may skip the work for those that are NaN
 
 
@@ -39,7 +40,7 @@ def inputs_left_out(values: Sequence[torch.Tensor]) -> Iterator[tuple[int, str, 
     """Yield the inputs with one of the large ones replaced, by zeros and by its mean.
 
     Yield the index of the input that is replaced, what stands for it in words, and all inputs. A mean that is not
-    finite is left out.
+    finite or hardly differs from zero is left out.
     """
     for index in _large(values):
         for words, stand_in in _stand_ins(values[index]):
@@ -54,9 +55,9 @@ def _large(values: Sequence[torch.Tensor]) -> list[int]:
 
 def _stand_ins(value: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
     yield "zeros", torch.zeros_like(value)
-    mean = value.double().mean()
-    if bool(mean.isfinite()):
-        yield "its mean", torch.full_like(value, float(mean))
+    mean, size = float(value.mean(dtype=torch.float64)), float(value.abs().mean(dtype=torch.float64))
+    if math.isfinite(mean) and abs(mean) > NEAR_ZERO * size:
+        yield "its mean", torch.full_like(value, mean)
 
 
 def mostly_nan(value: torch.Tensor) -> float | None:

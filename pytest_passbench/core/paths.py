@@ -19,8 +19,8 @@ INSTALLED = "tasks"
 """The name of the installed tasks' folder in the paths that pytest prints, wherever that folder is."""
 
 _UNTRUSTED = (
-    "__init__.py", "protocol.py", "compiling", "core", "kernels", "plans", "reader", "rewrite", "runner", "suite",
-    "walls",
+    "__init__.py", "protocol.py", "compiling", "core", "fusion", "kernels", "plans", "reader", "rewrite", "runner",
+    "suite", "walls",
 )  # fmt: skip
 
 

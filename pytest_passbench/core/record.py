@@ -60,7 +60,7 @@ class PassReport(Data, partial=True):
     ``nearness`` says of a miss how far the nearest match got: the share, 0 to 1, of the pattern's operators that had
     a partner. It is 0 for a pass that matched. ``untuned`` is True if a kernel has ``@triton.autotune`` with several
     configurations, and the first valid one was taken without a measurement. ``plan`` is the launch plan of its first
-    match, a line per step.
+    match, a line per step. ``kind`` is "pattern" or "region". ``left`` says of regions why they were left to eager.
     """
 
     name: str
@@ -71,6 +71,8 @@ class PassReport(Data, partial=True):
     nearness: float = 0.0
     untuned: bool = False
     plan: list[str] = field(default_factory=list)
+    kind: str = "pattern"
+    left: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

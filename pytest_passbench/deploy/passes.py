@@ -21,10 +21,10 @@ from pytest_passbench.plans.launch import CppKernel, LaunchPlan, Request, Result
 from pytest_passbench.plans.written import written
 from pytest_passbench.reader import launches
 from pytest_passbench.reader.importing import load_passes
-from pytest_passbench.reader.local import LocalKernels, as_passes
+from pytest_passbench.reader.local import LocalKernels, as_passes, local_regions
 from pytest_passbench.reader.main import record
 from pytest_passbench.rewrite.errors import PassError
-from pytest_passbench.rewrite.passes import Kernel, Pass
+from pytest_passbench.rewrite.passes import AnyPass, Kernel, LeftToEager
 from pytest_passbench.runner.engine import Engine
 from pytest_passbench.runner.replay import cpp_function, replay
 
@@ -40,24 +40,39 @@ class DeployedPasses:
         """Import the passes of a directory. Raises PassError for one that cannot be imported."""
         stems = list(directory.stems)
         with recorded_libraries():
-            self._recorded = {item.name: item.wrapper for item in load_passes(directory.path, stems)}
+            self._recorded = {item.name: item for item in load_passes(directory.path, stems)}
         loaded = load_passes(directory.path, stems)
         self._local = LocalKernels(loaded)
         #: The passes in the order of the manifest.
-        self.passes: list[Pass] = as_passes(loaded)
+        self.passes: list[AnyPass] = as_passes(loaded)
+
+    def regions(self, name: str, graph: str) -> list[list[str]]:
+        """Return the regions of a graph that a pass supports. Raises PassError if it fails."""
+        return local_regions(self._recorded[name], graph)
 
     def kernel(self, request: Request) -> Kernel:
         """Return a callable that takes the request's tensors.
 
         Raises PassError for a launch plan that returns another dtype or shape than the matched operators do. A
-        wrapper that does so, or raises, has the callable raise PassError.
+        wrapper that does so, or raises, has the callable raise PassError. Raises LeftToEager for a region without a
+        kernel that compiles.
         """
         try:
-            plan, kernels = recorded(request, self._recorded[request.name])
+            with recorded_libraries():
+                plan, kernels = recorded(request, self._recorded[request.name].wrapper)
+        except NotImplementedError as error:
+            if request.region:
+                raise LeftToEager(str(error)) from error
+            return _checked(request, self._local.kernel(request))
         except Exception:  # a wrapper may do more in this process than a plan can hold
             return _checked(request, self._local.kernel(request))
         _check(request, [(operand.form.dtype, operand.form.shape) for operand in plan.returns])
-        return replayed(request, plan, kernels, _engine())
+        try:
+            return replayed(request, plan, kernels, _engine())
+        except PassError as error:
+            if request.region:
+                raise LeftToEager(error.message) from error
+            raise
 
 
 def recorded(request: Request, wrapper: Kernel) -> tuple[LaunchPlan, list[CppKernel]]:

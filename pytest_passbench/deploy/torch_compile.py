@@ -73,7 +73,7 @@ def applied(
     plan does not fit the graph's values, or kernels change an input that the graph does not change, the graph itself
     is returned, with a warning.
     """
-    passes = list(source.passes)
+    passes: list[Any] = list(source.passes)
     while True:
         try:
             result = apply_passes(graph, passes, list(inputs), source)
@@ -97,6 +97,8 @@ def applied(
             _warn(record, f"a graph runs in eager: a kernel of {', '.join(matches)} changes an input of the graph")
             return graph, True
         record.covered, record.matches = result.covered, matches
+        left = [(report.name, reason) for report in result.reports for reason in report.left]
+        record.notes += [f"pass {name} leaves to eager {reason}" for name, reason in left]
         return result.module, not any(written)
 
 

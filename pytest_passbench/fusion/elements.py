@@ -181,10 +181,7 @@ def _power(lowering: Lowering, call: Call, index: Index) -> Expression:
     x = _float(lowering, call, "self", index)
     if exponent == 3:  # eager cubes bfloat16 in two rounded steps, other types in one
         square = lowering.apply("{0} * {0}", x)
-        if lowering.generic is not None and _result(call) == lowering.generic:
-            square = lowering.apply("bf16_rounded<T>({0})", square)
-        elif _result(call) == torch.bfloat16:
-            square = lowering.rounded(square, torch.bfloat16)
+        square = lowering.bf16_rounded(square, _result(call))
         return lowering.apply("{0} * {1}", square, x)
     if exponent not in texts:
         raise Unsupported(f"pow {exponent}")

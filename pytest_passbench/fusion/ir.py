@@ -40,7 +40,7 @@ def kind_of(dtype: torch.dtype) -> Kind:
     return Kind.MASK if dtype == torch.bool else Kind.WHOLE if dtype in INTEGERS else Kind.REAL
 
 
-class Unsupported(Exception):
+class Unsupported(NotImplementedError):
     """A computation for which the generator has no kernel."""
 
 

@@ -166,6 +166,12 @@ class Lowering:
             return self.apply(f"wrapped<{C_TYPES[dtype]}>({{0}})", x, kind=Kind.WHOLE)
         return x
 
+    def bf16_rounded(self, x: Expression, dtype: torch.dtype) -> Expression:
+        """Return an expression as eager rounds it in between if a dtype is bfloat16, and in no other."""
+        if self.generic is not None and dtype == self.generic:
+            return self.apply("bf16_rounded<T>({0})", x)
+        return self.rounded(x, dtype) if dtype == torch.bfloat16 else x
+
     def cast(self, x: Expression, kind: Kind) -> Expression:
         """Return an expression as another kind: true is 1, and what is not 0 is true."""
         return x if x.kind == kind else self.apply(_CASTS[x.kind, kind], x, kind=kind)

@@ -84,7 +84,7 @@ template <class T> inline vec shift(vec bias, vec mean, vec scale) {  // eager's
 }
 """,
     "bf16_rounded": """\
-template <class T> inline vec bf16_rounded(vec x) {  // eager cubes bfloat16 in two steps, other types in one
+template <class T> inline vec bf16_rounded(vec x) {  // what eager rounds in bfloat16 alone
   return std::is_same_v<T, pb::bf16> ? pb::round<pb::bf16>(x) : x;
 }
 """,

@@ -176,9 +176,9 @@ def _batch_norm(lowering: Lowering, call: Call, index: Index) -> Expression:
     x = lowering.read(a["input"], index)
     if a.get("training", False):
         mean, variance = _moments(lowering, x)
-        variance = lowering.rounded(variance, (a["weight"] or a["input"]).dtype)
-        inverse = lowering.apply("1 / pb::sqrt({0} + {1})", variance, a["eps"])
         dtype = (a["weight"] or a["input"]).dtype  # eager stores mean and inverse in the dtype of the parameters
+        variance = lowering.bf16_rounded(variance, dtype)
+        inverse = lowering.apply("1 / pb::sqrt({0} + {1})", variance, a["eps"])
         mean, inverse = lowering.rounded(mean, dtype), lowering.rounded(inverse, dtype)
         scale = lowering.apply("{0} * {1}", inverse, weight)
     else:

@@ -1,6 +1,7 @@
 """Regions of a graph that the generator has kernels for. What is between them stays eager's.
 
-A node carries ``meta["val"]``: its value, with tensors on the meta device. :func:`annotate` writes it.
+A node carries ``meta["val"]``: its value, with tensors on the meta device. Those share memory if the values do.
+A region pass is :func:`supported` and a wrapper, :func:`launch`.
 """
 
 from __future__ import annotations
@@ -16,56 +17,60 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils import _pytree as pytree
 
 from pytest_passbench.fusion.ir import Unsupported
+from pytest_passbench.fusion.kernel import kernel
 from pytest_passbench.fusion.schedule import schedule
-from pytest_passbench.fusion.trace import tensors, trace, twin
-
-SHARED = "shared memory"
-"""The key in a node's meta that is True where a write in place would show elsewhere."""
+from pytest_passbench.fusion.trace import tensors, trace
+from pytest_passbench.plans.launch import MAX_ARGUMENTS, MAX_SOURCE_CHARACTERS
+from pytest_passbench.plans.regions import graph_module, graph_text
 
 
 class _Annotator(Interpreter):
-    """Runs a graph, and notes each value's form and memory."""
+    """Runs a graph, and keeps each node's value."""
 
     def run_node(self, node: Node) -> Any:
-        value = super().run_node(node)
-        node.meta["val"] = pytree.tree_map_only(torch.Tensor, twin, value)
-        node.meta["memory"] = frozenset(int(tensor.untyped_storage()._cdata) for tensor in tensors(value))
-        return value
+        node.meta["val"] = super().run_node(node)
+        return node.meta["val"]
 
 
 def annotate(module: GraphModule, inputs: Sequence[torch.Tensor]) -> None:
     """Run a graph on inputs, and note the form of each node's value in its ``meta["val"]``.
 
-    Nodes after a call in place read that call's result, as ``rewrite.inplace`` arranges it.
+    Nodes after a call in place must read that call's result.
     """
     with torch.no_grad():
         _Annotator(module, garbage_collect_values=False).run(*inputs)
-    place = {node: number for number, node in enumerate(module.graph.nodes)}
-    outside = frozenset[int]().union(*(node.meta["memory"] for node in place if node.op == "placeholder"))
-    for node in place:
-        memory = node.meta["memory"]
-        later = (
-            user
-            for other in place
-            if place[other] < place[node] and other.meta["memory"] & memory
-            for user in other.users
-            if place[user] > place[node]
-        )
-        node.meta[SHARED] = bool(memory & outside) or any(True for _ in later)
+    forms = graph_module(graph_text(module.graph, lambda node: node.meta["val"], names=True)).graph
+    for node, form in zip(module.graph.nodes, forms.nodes, strict=True):
+        node.meta["val"] = form.meta.get("val")
+
+
+def _is_shared(node: Node) -> bool:
+    """Return True if a write in place to a node's value would show elsewhere: in an input, or in a later use."""
+    memory = _memory(node)
+    if not any(_memory(value) & memory for value in node.all_input_nodes):
+        return False
+    nodes = list(node.graph.nodes)
+    earlier = [other for other in nodes[: nodes.index(node)] if _memory(other) & memory]
+    later = set(nodes[nodes.index(node) + 1 :])
+    return any(other.op == "placeholder" or later.intersection(other.users) for other in earlier)
+
+
+def _memory(node: Node) -> set[int]:
+    return {int(tensor.untyped_storage()._cdata) for tensor in tensors(node.meta.get("val"))}
 
 
 def reason(node: Node) -> str:
     """Return why the generator has no kernel for a node's call, or nothing if it has one."""
     if node.op not in ("call_function", "call_method"):
         return f"a {node.op}"
+    if not node.all_input_nodes:
+        return "a call on no tensor"
     leaves = pytree.tree_leaves(node.meta["val"])
     if not leaves or not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
         return "a result that is no tensor"
     inputs = list(node.all_input_nodes)
     try:
-        recorded = trace(
-            _call(node, inputs), [value.meta["val"] for value in inputs], overwrite=not node.meta[SHARED]
-        )
+        recorded = trace(_call(node, inputs), [value.meta["val"] for value in inputs], overwrite=not _is_shared(node))
         schedule(recorded)
     except Unsupported as cause:
         return str(cause)
@@ -93,6 +98,16 @@ def called(node: Node, values: Mapping[Node, Any]) -> Any:
 def supported(node: Node) -> bool:
     """Return True if the generator has a kernel for a node's call on values as its ``meta["val"]`` says."""
     return not reason(node)
+
+
+def launch(region: GraphModule, *values: Any) -> Any:
+    """Return a region's results for tensors, by one kernel. Raises Unsupported if there is none."""
+    fused = kernel(region, values, "region", overwrite=True)
+    if not fused.arguments:
+        raise Unsupported("nothing to compute")
+    if len(fused.arguments) + len(fused.sizes) > MAX_ARGUMENTS or len(fused.source) > MAX_SOURCE_CHARACTERS:
+        raise Unsupported(f"a kernel of {len(fused.arguments)} buffers and {len(fused.source)} characters")
+    return fused(*values)
 
 
 class _Support(OperatorSupportBase):

@@ -166,7 +166,9 @@ def trace(
     try:
         with torch.no_grad(), recorder:
             result = function(*twins)
-    except (RuntimeError, NotImplementedError) as error:
+    except Unsupported:
+        raise
+    except RuntimeError as error:
         raise Unsupported(f"it does not run on meta tensors: {error}") from None
     single = isinstance(result, torch.Tensor)
     results = [result] if single else list(result)

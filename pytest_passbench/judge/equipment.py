@@ -183,6 +183,7 @@ class Equipment:
         self.cores = Cores.choose(settings.threads, worker)
         self.awake = Awake(self.cores.arms)
         self.programs = Programs()
+        self._left_out = dict[str, bool]()
         self._held_open = HeldOpen() if is_cuda(settings.device) else None
         self.sandboxes = Sandboxes(settings, self.walls)
         builder, triton = Builder(self.walls, cache_folder()), TritonBuilder(self.walls, cache_folder())
@@ -226,6 +227,8 @@ class Equipment:
             phases=phases,
             deadline=deadline,
             tolerance=self.settings.tolerance,
+            content=_key(case),
+            left_out=self._left_out,
         )
 
     def environment(self) -> dict[str, Any]:

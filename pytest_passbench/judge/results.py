@@ -33,6 +33,7 @@ from pytest_passbench.timing.measurement import Arms, MeasuredRatio
 
 NONE: Mapping[str, Sequence[str]] = MappingProxyType({})
 NO_REASONS: Mapping[str, str] = MappingProxyType({})
+MAX_LEFT = 50  # reasons why regions were left to eager, of one pass
 _EMPTY: list[str] = []  # one for all misses, of which a run keeps tens of thousands
 #: Endings that may be the machine's. A later candidate's measurement tries anew.
 TRANSIENT = ("crash", "timeout")
@@ -80,8 +81,10 @@ def _report(item: Mapping[str, Any], untuned: Collection[str], plans: Mapping[st
     miss, nearness = printable(str(item.get("miss", "")), LINES)[:1000], float(item.get("nearness", 0.0))
     operators, computed = item.get("operators", []), item.get("computed", [])
     plan = plans.get(str(item.get("name")), ())
+    kind = intern(printable(str(item.get("kind", "pattern")))[:10])
+    left = tuple(intern(printable(str(reason))[:300]) for reason in item.get("left", []))[:MAX_LEFT]
     if not (matches or operators or computed or plan or item.get("name") in untuned):
-        return _missed(name, miss, nearness)
+        return _missed(name, miss, nearness, kind, left)
     return PassReport(
         name=intern(name),
         matches=matches,
@@ -91,12 +94,17 @@ def _report(item: Mapping[str, Any], untuned: Collection[str], plans: Mapping[st
         nearness=nearness,
         untuned=item.get("name") in untuned,
         plan=[intern(text) for text in plan],
+        kind=kind,
+        left=list(left),
     )
 
 
 @lru_cache(maxsize=1000)
-def _missed(name: str, miss: str, nearness: float) -> PassReport:
-    return PassReport(name, miss=miss, nearness=nearness, operators=_EMPTY, computed=_EMPTY, plan=_EMPTY)
+def _missed(name: str, miss: str, nearness: float, kind: str, left: tuple[str, ...]) -> PassReport:
+    reasons = list(left) if left else _EMPTY
+    return PassReport(
+        name, miss=miss, nearness=nearness, operators=_EMPTY, computed=_EMPTY, plan=_EMPTY, kind=kind, left=reasons
+    )
 
 
 class Writer:

@@ -116,7 +116,8 @@ class Session:
         if passes.mistakes:
             raise ArmFailure("compile_fail", "load", passes.mistakes)
         read = self.equipment.readings.passes(candidate, passes)
-        yield from matches(task, read, self.equipment.sandboxes.arms([CANDIDATE])[CANDIDATE])
+        arm = self.equipment.sandboxes.arms([CANDIDATE])[CANDIDATE]
+        yield from matches(task, read, arm, self.equipment.readings.planner(candidate, passes).regions)
 
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
         """Yield a record per subgraph, as soon as it is judged. Raises UserError for a broken task, and if the

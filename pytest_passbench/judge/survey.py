@@ -145,7 +145,7 @@ class _Looker:
             file = named(f"{item['name']}.py", self._folder)
             self._survey.passes.append(file)
             for label in ("pattern", "replacement"):
-                if isinstance(item[label], str):
+                if isinstance(item.get(label), str):
                     yield violation("load", label, item[label], file)
 
     def _libraries(self, planner: Planner) -> Iterator[Finding]:
@@ -218,8 +218,12 @@ class _Noting:
 
     def answer(self, data: Any, capability: int | None) -> PlannedAnswer:
         answer = self.planner.planned(data, capability)
-        self.note(self.subgraph, str(data["name"]), answer)
+        if answer.plan:
+            self.note(self.subgraph, str(data["name"]), answer)
         return answer
+
+    def regions(self, name: str, graph: str) -> list[list[str]]:
+        return self.planner.regions(name, graph)
 
 
 class _Matched(ArmFailure):
@@ -230,8 +234,11 @@ class _Matched(ArmFailure):
         self.name = name
 
 
+@dataclass(frozen=True)
 class _Unplanned:
     """A planner that has no plans: a request for one says which pass has matched."""
+
+    regions: Callable[[str, str], list[list[str]]]
 
     def answer(self, data: Any, capability: int | None) -> NoReturn:  # noqa: ARG002
         raise _Matched(parse.request(data).name)
@@ -246,20 +253,24 @@ class Touched:
     miss: str = ""
 
 
-def matches(task: Task, passes: tuple[dict[str, Any], ...], arm: Arm) -> Iterator[Touched]:
+def matches(
+    task: Task, passes: tuple[dict[str, Any], ...], arm: Arm, regions: Callable[[str, str], list[list[str]]]
+) -> Iterator[Touched]:
     """Yield each graph of the task with the first pass, as data, that matches it.
 
-    The graphs are matched as they are written, without ``torch.compile``. ``arm`` is a candidate's sandbox. Raises
-    UserError for a broken task, ArmFailure if the sandbox gives no answer.
+    The graphs are matched as they are written, without ``torch.compile``. ``arm`` is a candidate's sandbox, and
+    ``regions`` asks its region passes. Raises UserError for a broken task, ArmFailure if a sandbox gives no answer.
     """
     check_graphs(task)
     for subgraph in smallest(task, lambda subgraph: subgraph.graph):
-        yield _first_match(task, subgraph, passes, arm)
+        yield _first_match(task, subgraph, passes, arm, _Unplanned(regions))
 
 
-def _first_match(task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], ...], arm: Arm) -> Touched:
+def _first_match(
+    task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], ...], arm: Arm, planner: _Unplanned
+) -> Touched:
     try:
-        report = _report(task, subgraph, passes, arm, _Unplanned())
+        report = _report(task, subgraph, passes, arm, planner)
     except _Matched as matched:
         return Touched(subgraph.graph, matched.name)
     reports = pass_reports(report["passes"])

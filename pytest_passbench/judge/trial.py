@@ -324,7 +324,7 @@ def probe(clock: CpuClock, checker: Checker, bench: Bench, programs: Collection[
         if number == REFERENCES:
             runner = clock.take_out(FLOAT64)
             if runner is not None:
-                checker.use_later(LateReference(runner, bench, exact + checker.reference_seconds))
+                checker.use_later(LateReference(runner, bench, exact + checker.reference_seconds), bench)
             checker.share = PROBE_SHARE
         for arm in arms:
             times[arm] = min(times[arm], clock.block(arm, calls).per_call)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import math
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -70,16 +72,20 @@ def to_data(traced: Traced) -> dict[str, Any]:
     return {"arguments": names, "calls": calls, "result": encode(traced.result, reference)}
 
 
-def from_data(data: Any) -> Traced:
+def from_data(data: Any, node_names: Sequence[str] = ()) -> Traced:
     """Return the traced function that :func:`to_data` wrote. Raises Rejected for any other data.
 
-    No function that the data names is called: the nodes of the graph only refer to them.
+    No function that the data names is called: the nodes of the graph only refer to them. ``node_names`` are those of
+    arguments and calls, in order; without them the nodes get names by what they call.
     """
     stated = _FORM.check(data)
     names, calls = stated["arguments"], stated["calls"]
     if len(names) + len(calls) > MAX_CALLS:
         raise refusal(f"more than {MAX_CALLS} calls")
+    if len(node_names) not in (0, len(names) + len(calls)):
+        raise refusal("names for another number of calls")
     graph, nodes = Graph(), list[Node]()
+    labels = iter(node_names or itertools.repeat(None))
 
     def reference(tag: str, content: Any) -> Any:
         if tag != "node" or type(content) is not int or not 0 <= content < len(nodes):
@@ -87,13 +93,13 @@ def from_data(data: Any) -> Traced:
         return nodes[content]
 
     for name in names:
-        nodes.append(graph.placeholder(name))
+        nodes.append(graph.create_node("placeholder", name, name=next(labels)))
     placeholders = tuple(nodes)
     for kind, target, arguments, keywords in calls:
         args = tuple(decode(value, reference) for value in arguments)
         kwargs = {_IDENTIFIER.check(key): decode(value, reference) for key, value in keywords.items()}
         function = _IDENTIFIER.check(target) if kind == "call_method" else function_of(target)
-        nodes.append(graph.create_node(kind, function, args, kwargs))
+        nodes.append(graph.create_node(kind, function, args, kwargs, name=next(labels)))
     graph.output(decode(stated["result"], reference))
     return Traced(graph, placeholders)
 
@@ -127,7 +133,11 @@ def _functions() -> dict[str, Any]:
         if callable(value) and not isinstance(value, type) and not name.startswith("__")
     }
     plain = ("int", "float", "max", "min", "len", "tuple", "list", "getattr")
-    return functions | {name: getattr(builtins, name) for name in plain}
+    return functions | {name: getattr(builtins, name) for name in plain} | {opaque_call.__name__: opaque_call}
+
+
+def opaque_call(*_values: Any) -> None:
+    """Stand in a graph as data for a call that data cannot name, such as a kernel's. Nothing calls it."""
 
 
 @cache

@@ -29,6 +29,7 @@ MAX_EXTENT = 1 << 40  # a size, a stride, an offset, or the bytes of a tensor
 MAX_NAME_CHARACTERS = 200  # of a pass, an operator, or a compiler flag
 MAX_TUNED_STEPS = 8  # of one configuration
 MAX_FLAGS = 64  # of a C++ kernel's compilation
+MAX_GRAPH_CHARACTERS = 1 << 20  # of a graph's text
 
 ITEM_BYTES = {
     **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
@@ -93,6 +94,7 @@ class Request(Data):
     (``docs/launch-plans.md``). ``outputs`` is the number of values that the pattern returns. ``sequence`` is True if
     it returns a tuple or list of them. ``results`` are what the replaced operators give for these values. An item is
     None if nothing uses the value, or if it may be of any form. It is empty if nothing is known of any value.
+    ``region`` is the text of a region's graph (:mod:`pytest_passbench.plans.regions`), and empty for a pattern.
     """
 
     name: Name
@@ -101,6 +103,7 @@ class Request(Data):
     outputs: Annotated[int, Whole(0, MAX_ARGUMENTS)] = 1
     sequence: bool = False
     results: Annotated[tuple[Result | None, ...], Most(MAX_ARGUMENTS)] = ()
+    region: Annotated[str, Text(MAX_GRAPH_CHARACTERS)] = ""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def header(state: State) -> list[str]:
         *([f"sandbox: {environment['sandbox']}"] if environment.get("sandbox") else []),
     ]
     rows = [", ".join(parts)]
-    rows += [line(f"candidate: {c.name}, content {c.content_hash[:16]}") for c in state.ledger.candidates]
+    rows += [line(f"candidate: {c.name}, content {c.content_hash[:16]}, {c.passes}") for c in state.ledger.candidates]
     if plan.reference is not None:
         rows.append(line(f"against: {plan.reference.name}, content {plan.reference.content_hash[:16]}"))
     rows += _comparison(state)

@@ -29,7 +29,7 @@ _NEVER_SHADOWED = frozenset({"torch", "triton", "numpy", "pytest_passbench"}) | 
 
 @dataclass(frozen=True, eq=False)
 class LoadedPass:
-    """A loaded pass. It equals only itself.
+    """A loaded pass with a pattern. It equals only itself.
 
     ``wrapper`` is the kernel wrapper that the first ``replacement_func()`` returned.
     """
@@ -40,6 +40,30 @@ class LoadedPass:
     replacement_func: Callable[[], Callable[..., Any]]
     wrapper: Callable[..., Any]
     file: Path
+
+    @property
+    def calls_with(self) -> Callable[..., Any]:
+        """The function that decides what the wrapper gets."""
+        return self.replacement_args
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedRegionPass:
+    """A loaded region pass. ``supported`` says of a node whether the pass takes it."""
+
+    name: str
+    supported: Callable[..., Any]
+    replacement_func: Callable[[], Callable[..., Any]]
+    wrapper: Callable[..., Any]
+    file: Path
+
+    @property
+    def calls_with(self) -> Callable[..., Any]:
+        """The function that decides what the wrapper gets."""
+        return self.supported
+
+
+AnyLoaded = LoadedPass | LoadedRegionPass
 
 
 class _SourceOnlyLoader(importlib.machinery.SourceFileLoader):
@@ -132,7 +156,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         return file if file.is_file() else None
 
 
-def load_passes(folder: Path, stems: Iterable[str]) -> list[LoadedPass]:
+def load_passes(folder: Path, stems: Iterable[str]) -> list[AnyLoaded]:
     """Import the passes of a directory and return them in order.
 
     Modules of a directory that was loaded earlier are removed first. So two directories never see each other's
@@ -155,7 +179,7 @@ def _forget(finder: _Finder) -> None:
             del sys.modules[name]
 
 
-def _load(folder: Path, stem: str) -> LoadedPass:
+def _load(folder: Path, stem: str) -> AnyLoaded:
     file = folder / f"{stem}.py"
     try:
         module = importlib.import_module(f"{PACKAGE}.{stem}")
@@ -164,10 +188,14 @@ def _load(folder: Path, stem: str) -> LoadedPass:
     except (Exception, SystemExit) as error:
         message = f"import failed: {type(error).__name__}: {error}{_line(error, folder)}"
         raise PassError(stem, message) from error
-    parts = {
-        name: _callable(module, stem, name, file) for name in ("pattern", "replacement_args", "replacement_func")
-    }
-    return LoadedPass(stem, **parts, wrapper=_wrapper(stem, parts["replacement_func"], file), file=file)
+    is_region = hasattr(module, "supported")
+    if is_region and hasattr(module, "pattern"):
+        raise PassError(stem, f"{file.name} defines both 'pattern' and 'supported'; a pass has one of them")
+    names = ("supported",) if is_region else ("pattern", "replacement_args")
+    functions = [_callable(module, stem, name, file) for name in (*names, "replacement_func")]
+    kind: Any = LoadedRegionPass if is_region else LoadedPass
+    loaded: AnyLoaded = kind(stem, *functions, _wrapper(stem, functions[-1], file), file)
+    return loaded
 
 
 def _callable(module: ModuleType, stem: str, name: str, file: Path) -> Callable[..., Any]:

@@ -9,34 +9,51 @@ import torch
 
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.plans.launch import Request
+from pytest_passbench.plans.regions import check_regions, graph_module
 from pytest_passbench.plans.values import decode
-from pytest_passbench.reader.importing import LoadedPass
+from pytest_passbench.reader.importing import AnyLoaded
 from pytest_passbench.reader.main import pass_as_data
-from pytest_passbench.rewrite.apply import identifier
-from pytest_passbench.rewrite.passes import Kernel, Pass
+from pytest_passbench.reader.regions import regions
+from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.passes import AnyPass, Kernel, pass_of
+from pytest_passbench.rewrite.splice import identifier
 
 
-def as_passes(loaded: Iterable[LoadedPass]) -> list[Pass]:
+def as_passes(loaded: Iterable[AnyLoaded]) -> list[AnyPass]:
     """Return loaded passes as a reader would send them. Raises PassError for a pattern that cannot be traced."""
-    return [Pass.from_data(pass_as_data(item)) for item in loaded]
+    return [pass_of(pass_as_data(item)) for item in loaded]
+
+
+def local_regions(item: AnyLoaded, graph: str) -> list[list[str]]:
+    """Return the regions of a graph that a pass supports, asked in this process. Raises PassError if it fails."""
+    try:
+        names = regions(item, graph)
+        check_regions(graph_module(graph).graph, names)
+    except Exception as error:
+        raise PassError(item.name, f"supported raised {type(error).__name__}: {error}") from error
+    return names
 
 
 class LocalKernels:
     """Kernels that are the wrappers themselves. They are called in this process."""
 
-    def __init__(self, loaded: Iterable[LoadedPass]) -> None:
-        self._wrappers = {item.name: item.wrapper for item in loaded}
+    def __init__(self, loaded: Iterable[AnyLoaded]) -> None:
+        self._passes = {item.name: item for item in loaded}
+
+    def regions(self, name: str, graph: str) -> list[list[str]]:
+        """Return the regions of a graph that a pass supports. Raises PassError if it fails."""
+        return local_regions(self._passes[name], graph)
 
     def kernel(self, request: Request) -> Kernel:
         """Return a callable that takes the request's tensors and calls the wrapper.
 
         It raises RuntimeError if the wrapper returns another number of values than the pattern.
         """
-        wrapper = self._wrappers[request.name]
+        wrapper, region = self._passes[request.name].wrapper, request.region
 
         def call(*tensors: torch.Tensor) -> Any:
             arguments = [decode(value, lambda _tag, index: tensors[index]) for value in request.arguments]
-            result = wrapper(*arguments)
+            result = wrapper(*([graph_module(region)] if region else []), *arguments)
             if not request.sequence:
                 return result
             if isinstance(result, torch.Tensor) and request.outputs == 1:

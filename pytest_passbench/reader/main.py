@@ -26,10 +26,12 @@ from pytest_passbench.core.rejected import WRONG_CALL, Rejected, plan_refused
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.graphs import to_data
 from pytest_passbench.plans.launch import Argument, Request, contiguous
+from pytest_passbench.plans.regions import graph_module
 from pytest_passbench.protocol import ProtocolError, receive, send
 from pytest_passbench.reader import launches, tensors
-from pytest_passbench.reader.importing import LoadedPass, load_passes
+from pytest_passbench.reader.importing import AnyLoaded, LoadedPass, LoadedRegionPass, load_passes
 from pytest_passbench.reader.recording import Recording, culprit
+from pytest_passbench.reader.regions import regions
 from pytest_passbench.reader.trace import parameters, trace
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.walls import harden, seccomp
@@ -37,6 +39,7 @@ from pytest_passbench.walls import harden, seccomp
 _MAX_PADDING_BYTES = 1 << 22  # between the addresses of two recordings
 _NOT_SUBSCRIPTABLE = "'function' object is not subscriptable"  # Python's words for ``kernel[grid]``
 _PLAN, _NO_PLAN = b"+", b"-"  # bytes between a reader and its forks
+MAX_NOTE_CHARACTERS = 300  # of the reason why a region is left to eager
 _POLL_SECONDS = 0.05  # between two looks whether a fork still lives
 
 
@@ -66,15 +69,20 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
             order, _none = receive(channel, max_fds=0)
             if order["op"] == "kernels":
                 _tell_kernels(channel, folder)
+            elif order["op"] == "regions":
+                _serve(channel, {**order, "seeds": [0]}, by_name, folder)
             else:
                 _serve(channel, order, by_name, folder)
 
 
-def pass_as_data(item: LoadedPass) -> dict[str, Any]:
+def pass_as_data(item: AnyLoaded) -> dict[str, Any]:
     """Return a pass as data. In place of a function that cannot be traced stands the reason, as a text."""
-    file, line = defined(item.replacement_args, item.file.parent)
+    if isinstance(item, LoadedRegionPass):
+        return {"name": item.name, "kind": "region"}
+    file, line = defined(item.calls_with, item.file.parent)
     return {
         "name": item.name,
+        "kind": "pattern",
         "pattern": _traced(item, "pattern"),
         "replacement": _traced(item, "replacement_args"),
         "place": f"{file}:{line}" if file else "",
@@ -91,19 +99,22 @@ def _traced(item: LoadedPass, label: str) -> Any:
         return error.message
 
 
-def _made_anew(item: LoadedPass) -> Callable[..., Any]:
+def _made_anew(item: AnyLoaded) -> Callable[..., Any]:
     """Return a wrapper that calls the one that a further ``replacement_func()`` returns."""
 
     def wrapper(*args: Any) -> Any:
         function = item.replacement_func()
-        _check_call(function, args)
+        _check_call(function, args, region=isinstance(item, LoadedRegionPass))
         return function(*args)
 
     return wrapper
 
 
-def _check_call(wrapper: Callable[..., Any], arguments: Sequence[Any]) -> None:
-    """Raise Rejected if ``wrapper`` does not take that many arguments. A wrapper without a signature may."""
+def _check_call(wrapper: Callable[..., Any], arguments: Sequence[Any], *, region: bool) -> None:
+    """Raise Rejected if ``wrapper`` does not take that many arguments. A wrapper without a signature may.
+
+    ``region``: they are those of a region pass.
+    """
     try:
         signature = inspect.signature(wrapper)
     except (TypeError, ValueError):
@@ -113,9 +124,8 @@ def _check_call(wrapper: Callable[..., Any], arguments: Sequence[Any]) -> None:
     except TypeError:
         name = getattr(wrapper, "__name__", type(wrapper).__name__)
         takes = f"{name}({', '.join(map(_parameter, signature.parameters.values()))}) takes {_count(signature)}"
-        raise plan_refused(
-            WRONG_CALL, f"replacement_args returned {counted(len(arguments), 'value')}, {takes}"
-        ) from None
+        gives = "the region and its tensors are" if region else "replacement_args returned"
+        raise plan_refused(WRONG_CALL, f"{gives} {counted(len(arguments), 'value')}, {takes}") from None
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
@@ -158,7 +168,7 @@ def defined(function: Callable[..., Any], folder: Path) -> tuple[str, int]:
     return _inside(folder, code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
 
 
-def _serve(channel: socket.socket, order: dict[str, Any], passes: dict[str, LoadedPass], folder: Path) -> None:
+def _serve(channel: socket.socket, order: dict[str, Any], passes: dict[str, AnyLoaded], folder: Path) -> None:
     """Answer a request for a launch plan with a recording for each of its seeds, up to the first that is no plan.
 
     Every second one is of a wrapper that is made anew, so a plan's two recordings are of two wrappers if these are
@@ -204,7 +214,7 @@ def _readable(turn: socket.socket, seconds: float) -> bool:
 
 
 def _forked(
-    channel: socket.socket, order: dict[str, Any], number: int, passes: dict[str, LoadedPass], folder: Path
+    channel: socket.socket, order: dict[str, Any], number: int, passes: dict[str, AnyLoaded], folder: Path
 ) -> tuple[int, socket.socket]:
     """Fork the process of an order's recording ``number``. Return its process id, and a socket.
 
@@ -227,7 +237,9 @@ def _forked(
     return pid, parent_end
 
 
-def _answer(order: dict[str, Any], number: int, passes: dict[str, LoadedPass], folder: Path) -> dict[str, Any]:
+def _answer(order: dict[str, Any], number: int, passes: dict[str, AnyLoaded], folder: Path) -> dict[str, Any]:
+    if order["op"] == "regions":
+        return _regions(passes[order["name"]], order["graph"], folder)
     request = parse.request(order["request"])
     item = passes[request.name]
     chance, anew = random.Random(order["seeds"][number]), bool(number % 2)
@@ -238,11 +250,21 @@ def _answer(order: dict[str, Any], number: int, passes: dict[str, LoadedPass], f
             "plan": record(request, _made_anew(item) if anew else item.wrapper, order["policy"], chance).to_data()
         }
     except BaseException as error:
+        if isinstance(error, NotImplementedError) and request.region:
+            return {"left": str(error)[:MAX_NOTE_CHARACTERS]}
         if isinstance(error, Rejected) and error.layer == "plan":
-            place = defined(item.replacement_args, folder) if error.rule == WRONG_CALL else culprit(folder, error)
+            place = defined(item.calls_with, folder) if error.rule == WRONG_CALL else culprit(folder, error)
             return _refusal(error.rule, error.message, *place)
         if isinstance(error, TypeError) and str(error) == _NOT_SUBSCRIPTABLE:
             return _refusal("no-kernel", "launches a function without @triton.jit", *culprit(folder, error))
+        return {"raised": explain(error, lambda file: Path(file).is_relative_to(folder))}
+
+
+def _regions(item: AnyLoaded, graph: str, folder: Path) -> dict[str, Any]:
+    """Return the regions of a graph that a pass supports, or what went wrong, as an answer."""
+    try:
+        return {"regions": regions(item, graph)}
+    except BaseException as error:
         return {"raised": explain(error, lambda file: Path(file).is_relative_to(folder))}
 
 
@@ -258,7 +280,9 @@ def record(request: Request, wrapper: Any, policy: str, chance: random.Random) -
     values, arguments = tensors.make(request, chance)
     device = next((tensor.device for tensor in request.tensors), "cpu")
     recording = Recording(request, values, policy)
-    _check_call(wrapper, arguments)
+    if request.region:
+        arguments.insert(0, graph_module(request.region))
+    _check_call(wrapper, arguments, region=bool(request.region))
     with torch.no_grad(), tensors.Device(device), recording, launches.active(recording):
         result = wrapper(*arguments)
     return recording.plan(result)

@@ -161,6 +161,8 @@ class Recording(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if _on_meta(args, kwargs):  # it computes shapes, not values
+            return func(*args, **kwargs)
         name = func._schema.name.removeprefix("aten::")
         if name in _READS:
             raise plan_refused("value", "reads a tensor's value (.item(), bool() or a comparison of tensors)")
@@ -263,6 +265,14 @@ def _form(tensor: torch.Tensor) -> Form:
 def _tensors(value: Any) -> list[torch.Tensor]:
     leaves = torch.utils._pytree.tree_leaves(value)
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _on_meta(args: Any, kwargs: Any) -> bool:
+    """Return True if a call gives tensors on the meta device, and gets no others."""
+    device = kwargs.get("device")
+    tensors = _tensors((args, kwargs))
+    made_there = device is not None and torch.device(device).type == "meta"
+    return all(tensor.is_meta for tensor in tensors) and (made_there or (bool(tensors) and device is None))
 
 
 def _kind(value: Any) -> str:

@@ -86,6 +86,8 @@ def _is_cpu(value: Any) -> bool:
 
 
 def _on_cpu(value: Any) -> Any:
+    if isinstance(value, torch.device) and value.type == "meta":
+        return value
     if isinstance(value, torch.device) or (isinstance(value, str) and value.startswith("cuda")):
         return torch.device("cpu")
     return value

@@ -57,8 +57,8 @@ def _facts(run: Run) -> str:
 
 
 def _candidate(item: dict[str, Any]) -> str:
-    path, content = str(item.get("path", "")), str(item.get("content_hash", ""))
-    return f"**{cell(str(item.get('name', '')))}** ({cell(path)}, content {cell(content)})"
+    facts = [str(item.get("path", "")), f"content {item.get('content_hash', '')}", str(item.get("passes", ""))]
+    return f"**{cell(str(item.get('name', '')))}** ({cell(', '.join(filter(None, facts)))})"
 
 
 def table(values: Table) -> str:

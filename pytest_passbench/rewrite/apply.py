@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from pytest_passbench.core.record import PassReport
-from pytest_passbench.core.rejected import Rejected
-from pytest_passbench.plans.launch import (
-    ALIGNMENT_BYTES,
-    ITEM_BYTES,
-    MAX_DIMENSIONS,
-    Argument,
-    Form,
-    Request,
-    Result,
-)
-from pytest_passbench.plans.values import encode
-from pytest_passbench.rewrite.effects import early_users, thread_inplace
+from pytest_passbench.rewrite.effects import thread_inplace
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.match import Match, Search, Target, explain, nearness
-from pytest_passbench.rewrite.meta import (
-    call,
-    evaluate,
-    fold_metadata,
-    metadata_nodes,
-    record_values,
-    shaped_by_values,
-    value_of,
-)
+from pytest_passbench.rewrite.meta import call, evaluate, fold_metadata, metadata_nodes, record_values, value_of
 from pytest_passbench.rewrite.operators import added_name, covered_names, is_work, operator_names
-from pytest_passbench.rewrite.passes import Kernels, Pass
+from pytest_passbench.rewrite.passes import AnyPass, Kernels, Pass
 from pytest_passbench.rewrite.pattern import Pattern, prepare
+from pytest_passbench.rewrite.regions import replace_regions
+from pytest_passbench.rewrite.splice import Splice
 from pytest_passbench.suite import batching
 from pytest_passbench.suite.allowlist import METHODS, spelling
 
@@ -67,15 +49,17 @@ class Rewritten:
         return sum(report.matches for report in self.reports)
 
 
-def apply_passes(gm: GraphModule, passes: list[Pass], example_inputs: list[Any], kernels: Kernels) -> Rewritten:
+def apply_passes(
+    gm: GraphModule, passes: Sequence[AnyPass], example_inputs: list[Any], kernels: Kernels
+) -> Rewritten:
     """Return a graph with passes applied in order, each to the result of the one before, at every match.
 
     ``gm`` is not changed. Without a match it is also the result. ``example_inputs`` give shapes, dtypes and strides.
     Raises PassError for a pass that cannot be applied.
     """
-    patterns = [_prepare(item) for item in passes]
+    patterns = [_prepare(item) if isinstance(item, Pass) else None for item in passes]
     if batching.is_batched(example_inputs):
-        return Rewritten(gm, [PassReport(item.name, miss=_BROKEN_OFF) for item in passes])
+        return Rewritten(gm, [PassReport(item.name, miss=_BROKEN_OFF, kind=item.kind) for item in passes])
     graph = Graph()
     graph.output(graph.graph_copy(gm.graph, {}))
     work = GraphModule(gm, graph)
@@ -85,7 +69,10 @@ def apply_passes(gm: GraphModule, passes: list[Pass], example_inputs: list[Any],
     target = Target(work)
     result = Rewritten(gm, operators=operator_names(list(target.calls)))
     for item, pattern in zip(passes, patterns, strict=True):
-        result.reports.append(_apply(item, pattern, target, kernels, result))
+        if isinstance(item, Pass) and pattern is not None:
+            result.reports.append(_apply(item, pattern, target, kernels, result))
+        else:
+            result.reports.append(_apply_regions(item.name, target, kernels, result))
     if result.matches:
         work.graph.lint()
         work.recompile()
@@ -122,13 +109,8 @@ def _apply(item: Pass, pattern: Pattern, target: Target, kernels: Kernels, resul
         match = search.at(place) if place in target.order else None
         if match is not None:
             _check_used(item, match)
-            report.matches += 1
-            report.operators += operator_names(match.replaced)
-            result.covered += covered_names(target, match.replaced)
-            if any(is_work(target, node) for node in match.replaced):
-                result.working.add(item.name)
-            result.places.append((item.name, tuple(node.name for node in match.nodes)))
-            report.computed += _Splice(item, match, target, kernels).done()
+            _count(report, target, match.nodes, match.replaced, result)
+            report.computed += _MatchSplice(item, match, target, kernels).done()
             target.refresh()
     if not report.matches:
         report.miss = explain(pattern, target, search.best)
@@ -136,32 +118,41 @@ def _apply(item: Pass, pattern: Pattern, target: Target, kernels: Kernels, resul
     return report
 
 
-class _Splice:
+def _count(
+    report: PassReport, target: Target, nodes: tuple[Node, ...], replaced: list[Node], result: Rewritten
+) -> None:
+    """Note a match of a pass: ``nodes``, of which those in ``replaced`` leave the graph."""
+    report.matches += 1
+    report.operators += operator_names(replaced)
+    result.covered += covered_names(target, replaced)
+    if any(is_work(target, node) for node in replaced):
+        result.working.add(report.name)
+    result.places.append((report.name, tuple(node.name for node in nodes)))
+
+
+def _apply_regions(name: str, target: Target, kernels: Kernels, result: Rewritten) -> PassReport:
+    """Replace the regions that a pass has a kernel for. Note in ``result`` what that covers. Return its report."""
+    report = PassReport(name, kind="region")
+    for region in replace_regions(name, target, kernels, report.left):
+        _count(report, target, region.nodes, region.replaced, result)
+        region.done()
+        target.refresh()
+    if not report.matches:
+        report.miss = report.left[0] if report.left else "it supports no operator of the graph"
+    return report
+
+
+class _MatchSplice(Splice):
     """The replacement of a match."""
 
     def __init__(self, item: Pass, match: Match, target: Target, kernels: Kernels) -> None:
-        self.item, self.match, self.target, self.kernels = item, match, target, kernels
-        self.graph = target.gm.graph
+        super().__init__(item.name, match.nodes, match.effects, target, kernels)
+        self.item, self.match = item, match
         self.computed: list[str] = []
 
     def done(self) -> list[str]:
         """Replace the match, and return the operators that ``replacement_args`` adds to the graph."""
-        last, kept_writers = self.match.nodes[-1], self.match.effects.writers
-        moved = early_users(self.match.nodes, self.target.order)
-        with self.graph.inserting_before(last.next):
-            call = self._call(self._arguments())
-            results = self._results(call)
-            for node, result in results.items():
-                node.replace_all_uses_with(result, delete_user_cb=lambda user: user not in kept_writers)
-        anchor = last.next
-        while anchor.meta.get("passbench_new"):
-            del anchor.meta["passbench_new"]
-            anchor = anchor.next
-        for node in (*kept_writers, *moved):
-            anchor.prepend(node)
-        for node in reversed(self.match.nodes):
-            if node not in kept_writers:
-                self.graph.erase_node(node)
+        self.put(self._results)
         return self.computed
 
     def _arguments(self) -> tuple[Any, ...]:
@@ -193,82 +184,17 @@ class _Splice:
         self.computed.append(added_name(name, meta, [_value(n, values) for n in node.all_input_nodes]))
         return new
 
-    def _call(self, args: tuple[Any, ...]) -> Node:
-        """Add the call of the kernel to the graph, and return it."""
-        traced = self.match.pattern.traced
+    def _results(self) -> dict[Node, Node]:
+        """Add the call of the kernel, and return the new node for each returned node of the match."""
+        calls, traced, binding = self.match.pattern.calls, self.match.pattern.traced, self.match.binding
         sequence = isinstance(traced.result, (tuple, list))
-        tensors, request = self._request(args, self._request_results(), sequence)
-        kernel = self.kernels.kernel(request)
-        node = self.graph.create_node("call_function", kernel, tensors, {}, name=identifier(self.item.name))
-        bound = [self.match.binding.get(out) if isinstance(out, Node) else out for out in traced.outputs]
+        tensors, arguments = self.tensors(self._arguments())
+        bound = [binding.get(out) if isinstance(out, Node) else out for out in traced.outputs]
+        nodes = [binding[out] if isinstance(out, Node) and out in calls else None for out in traced.outputs]
+        request = self.request(arguments, tuple(tensors.values()), nodes, sequence)
         values = tuple(value_of(b) if isinstance(b, Node) else b for b in bound)
-        node.meta.update(passbench=values if sequence else values[0], passbench_new=True)
-        node.meta["passbench_pass"] = self.item.name
-        return node
-
-    def _request_results(self) -> tuple[Result | None, ...]:
-        """Return the dtype and shape that each value of the kernel must have, or None if it may have any.
-
-        That is a value that nothing uses, one that is copied into a tensor, which fits it in, and one whose shape
-        depends on more than the shapes of the match's tensors.
-        """
-        pattern, inside = self.match.pattern, set(self.match.nodes)
-        free = any(shaped_by_values(node) for node in inside)
-        results: list[Result | None] = []
-        for out in pattern.traced.outputs:
-            node = self.match.binding[out] if isinstance(out, Node) and out in pattern.calls else None
-            if free or node is None or node in self.match.effects.copy_back or inside.issuperset(node.users):
-                results.append(None)
-            else:
-                results.append(_result(node))
-        return tuple(results)
-
-    def _request(
-        self, args: tuple[Any, ...], results: tuple[Result | None, ...], sequence: bool
-    ) -> tuple[tuple[Node, ...], Request]:
-        """Return the tensors that the kernel is called with, each once, and the request for the kernel."""
-        tensors: dict[Node, Argument] = {}
-
-        def reference(value: Any) -> Any:
-            if not isinstance(value, Node):
-                return None
-            tensor = value_of(value)
-            if isinstance(tensor, (tuple, list)):
-                return {"tuple": [reference(self._item(value, i, item)) for i, item in enumerate(tensor)]}
-            if not isinstance(tensor, torch.Tensor):
-                return encode(tensor)
-            tensors.setdefault(value, _argument(tensor))
-            return {"tensor": list(tensors).index(value)}
-
-        try:
-            arguments = tuple(encode(value, reference) for value in args)
-        except Rejected as error:
-            raise PassError(self.item.name, f"replacement_args returns {error}, which no kernel can get") from error
-        request = Request(self.item.name, arguments, tuple(tensors.values()), len(results), sequence, results)
-        return tuple(tensors), request
-
-    def _results(self, call: Node) -> dict[Node, Node]:
-        """Return the new node for each returned node of the match."""
-        results: dict[Node, Node] = {}
-        traced = self.match.pattern.traced
-        for i, out in enumerate(traced.outputs):
-            if not isinstance(out, Node) or out not in self.match.pattern.calls:
-                continue
-            node = self.match.binding[out]
-            new = call if not isinstance(traced.result, (tuple, list)) else self._item(call, i, value_of(node))
-            base = self.match.effects.copy_back.get(node)
-            results.setdefault(node, self._copy_back(base, new) if base is not None else new)
-        return results
-
-    def _item(self, call: Node, i: int, value: Any) -> Node:
-        new = self.graph.create_node("call_function", operator.getitem, (call, i), {})
-        new.meta.update(passbench=value, passbench_new=True)
-        return new
-
-    def _copy_back(self, base: Node, new: Node) -> Node:
-        copy = self.graph.create_node("call_method", "copy_", (base, new), {})
-        copy.meta.update(passbench=value_of(base), passbench_writes=[base], passbench_new=True)
-        return copy
+        new = self.call(self.kernels.kernel(request), tuple(tensors), values if sequence else values[0])
+        return self.results(new, nodes, sequence)
 
 
 def _value(node: Node, values: dict[Node, Any]) -> Any:
@@ -279,24 +205,3 @@ def _value(node: Node, values: dict[Node, Any]) -> Any:
 
 def _substitute(value: Any, values: dict[Node, Any]) -> Any:
     return map_arg(value, lambda node: values[node])
-
-
-def identifier(name: str) -> str:
-    """Return the name of a pass as an identifier."""
-    return "".join(c if c.isalnum() else "_" for c in name)
-
-
-def _result(node: Node) -> Result | None:
-    """Return the dtype and shape of a node's value, or None if that is no tensor that a plan could return."""
-    value = value_of(node)
-    if not isinstance(value, torch.Tensor) or batching.is_batched(value) or value.dim() > MAX_DIMENSIONS:
-        return None
-    dtype = str(value.dtype).removeprefix("torch.")
-    return Result(dtype, tuple(value.shape)) if dtype in ITEM_BYTES else None
-
-
-def _argument(value: torch.Tensor) -> Argument:
-    """Return a tensor's layout in memory, as far as a wrapper can see it."""
-    dtype = str(value.dtype).removeprefix("torch.")
-    misaligned = value.storage_offset() * value.element_size() % ALIGNMENT_BYTES
-    return Argument(Form(dtype, tuple(value.shape), tuple(value.stride())), str(value.device), misaligned)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.plans.graphs import Traced, from_data
@@ -23,8 +23,28 @@ class Kernels(Protocol):
         """Return a callable that takes the request's tensors and returns the wrapper's value.
 
         It returns a sequence of ``request.outputs`` values if ``request.sequence``. Raises PassError if the pass has
-        no kernel for the request.
+        no kernel for the request, and LeftToEager if a region pass wants none.
         """
+
+    def regions(self, name: str, graph: str) -> list[list[str]]:
+        """Return the regions of a graph (:func:`~pytest_passbench.plans.regions.graph_text`) that a pass supports.
+
+        They are names of nodes, and :func:`~pytest_passbench.plans.regions.check_regions` has accepted them. Raises
+        PassError if the pass fails.
+        """
+
+
+class LeftToEager(Exception):
+    """A region that a pass leaves to eager. The message says why."""
+
+
+@dataclass(frozen=True)
+class RegionPass:
+    """A pass that says what it supports. Its wrapper gets the region and the tensors."""
+
+    kind: ClassVar[str] = "region"
+
+    name: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +55,8 @@ class Pass:
     only when a place matches. ``place`` has file and line of ``replacement_args``, or is empty.
     """
 
+    kind: ClassVar[str] = "pattern"
+
     name: str
     pattern: Traced
     replacement: Traced | str
@@ -42,7 +64,7 @@ class Pass:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Pass:
-        """Return the pass that a reader sent. Raises PassError if its pattern could not be traced."""
+        """Return the pass with a pattern that a reader sent. Raises PassError if that could not be traced."""
         name = str(data["name"])
         try:
             pattern = from_data(data["pattern"]) if isinstance(data["pattern"], dict) else str(data["pattern"])
@@ -69,3 +91,11 @@ class Pass:
         if not isinstance(self.replacement.result, (tuple, list)):
             raise self.misfit("replacement_args must return a tuple of the kernel wrapper's arguments")
         return self.replacement
+
+
+AnyPass = Pass | RegionPass
+
+
+def pass_of(data: dict[str, Any]) -> AnyPass:
+    """Return the pass that a reader sent. Raises PassError if its pattern could not be traced."""
+    return RegionPass(str(data["name"])) if data.get("kind") == "region" else Pass.from_data(data)

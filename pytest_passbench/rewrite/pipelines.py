@@ -21,7 +21,7 @@ from pytest_passbench.rewrite.apply import Rewritten, apply_passes
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.meta import forget_values
 from pytest_passbench.rewrite.opaque import opaque
-from pytest_passbench.rewrite.passes import Kernels, Pass
+from pytest_passbench.rewrite.passes import AnyPass, Kernels, Pass
 from pytest_passbench.suite import batching
 
 GraphFunction = Callable[..., tuple[Any, ...]]
@@ -48,7 +48,7 @@ class BuiltGraph:
 
 
 def build(
-    pipeline: str, gm: GraphModule, passes: list[Pass], example_inputs: list[Any], kernels: Kernels
+    pipeline: str, gm: GraphModule, passes: list[AnyPass], example_inputs: list[Any], kernels: Kernels
 ) -> BuiltGraph:
     """Build a graph with its passes, by the pipeline ``direct``, ``dynamo`` or ``inductor``.
 
@@ -112,6 +112,9 @@ class _Relu:
     def kernel(self, _request: Request) -> Any:
         return torch.relu
 
+    def regions(self, _name: str, _graph: str) -> list[list[str]]:
+        return []
+
 
 def _compiled(gm: GraphModule, backend: Any, example_inputs: list[Any]) -> GraphFunction:
     """Return the ``torch.compile`` of a graph, captured and compiled by a call."""
@@ -165,10 +168,11 @@ def _summed(reports: list[PassReport]) -> list[PassReport]:
     """Return a report per pass over all graphs. A miss counts only if no graph matched: the nearest one."""
     total: dict[str, PassReport] = {}
     for report in reports:
-        sum_of = total.setdefault(report.name, PassReport(report.name))
+        sum_of = total.setdefault(report.name, PassReport(report.name, kind=report.kind))
         sum_of.matches += report.matches
         sum_of.operators += report.operators
         sum_of.computed += report.computed
+        sum_of.left += report.left
         if sum_of.matches:
             sum_of.miss, sum_of.nearness = "", 0.0
         elif not sum_of.miss or report.nearness > sum_of.nearness:

@@ -200,7 +200,8 @@ class Ledger:
 
 
 def _described(candidate: Candidate) -> dict[str, Any]:
-    return {"name": candidate.name, "path": str(candidate.path), "content_hash": candidate.content_hash}
+    content, passes = candidate.content_hash, candidate.passes
+    return {"name": candidate.name, "path": str(candidate.path), "content_hash": content, "passes": passes}
 
 
 def check_machine(settings: Settings) -> None:

@@ -20,6 +20,7 @@ import torch
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import LaunchPlan, Request, Tuned
 from pytest_passbench.protocol import receive, send
+from pytest_passbench.rewrite.passes import LeftToEager
 from pytest_passbench.runner.cuda.libcuda import Driver
 from pytest_passbench.runner.cuda.machine_code import PlanBinaries
 from pytest_passbench.runner.engine import loaded
@@ -37,6 +38,7 @@ class AskedKernels:
     def __init__(self, channel: socket.socket, device: str) -> None:
         self._channel, self._device = channel, device
         self._plans: dict[Request, Replayed] = {}
+        self._left: dict[Request, str] = {}
         self._libraries: dict[bytes, ctypes.CDLL] = {}  # by the digest of the file
         self.engine = loaded() if device == "cpu" else None
         self.triton = False
@@ -47,11 +49,26 @@ class AskedKernels:
         return list(self._plans.values())
 
     def kernel(self, request: Request) -> Any:
-        """Return the replayed plan for a match. Raises ProtocolError if the judge has none and so hangs up."""
+        """Return the replayed plan for a match. Raises ProtocolError if the judge has none and so hangs up.
+
+        Raises LeftToEager if a region pass wants no kernel.
+        """
         key = replace(request, arguments=(repr(request.arguments),))
+        if key in self._left:
+            raise LeftToEager(self._left[key])
         if key not in self._plans:
-            self._plans[key] = self._request_plan(request)
+            try:
+                self._plans[key] = self._request_plan(request)
+            except LeftToEager as reason:
+                self._left[key] = str(reason)
+                raise
         return self._plans[key].call
+
+    def regions(self, name: str, graph: str) -> list[list[str]]:
+        """Return the regions of a graph that a pass supports. Raises ProtocolError if the judge hangs up."""
+        send(self._channel, {"status": "regions", "name": name, "graph": graph})
+        regions: list[list[str]] = receive(self._channel)[0]["regions"]
+        return regions
 
     def _request_plan(self, request: Request) -> Replayed:
         message: dict[str, Any] = {"status": "wanted", "request": request.to_data()}
@@ -60,6 +77,8 @@ class AskedKernels:
             message["capability"] = 10 * major + minor
         send(self._channel, message)
         answer, descriptors = receive(self._channel)
+        if "left" in answer:
+            raise LeftToEager(answer["left"])
         try:
             plan = parse.plan(answer["plan"], request.tensors)
             kernels = [self._kernel(entry, descriptors) for entry in answer["kernels"]]

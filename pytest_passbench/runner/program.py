@@ -14,7 +14,7 @@ from torch.fx.node import map_aggregate
 
 from pytest_passbench.core.record import PassReport
 from pytest_passbench.protocol import Order
-from pytest_passbench.rewrite.passes import Kernels, Pass
+from pytest_passbench.rewrite.passes import Kernels, pass_of
 from pytest_passbench.rewrite.pipelines import BuiltGraph, build, build_baseline
 from pytest_passbench.suite.build import build_graph
 
@@ -29,7 +29,7 @@ def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> Built
     """
     module = build_graph(order.source, order.origin, device=order.device)
     if order.arm == "candidate":
-        passes = [Pass.from_data(item) for item in order.passes]
+        passes = [pass_of(item) for item in order.passes]
         return build(order.pipeline, module, passes, sample, kernels)
     if order.arm == "float64":
         return build_baseline("eager", in_float64(module, sample), sample)

@@ -44,6 +44,15 @@ def wrapper(x, y):
 def replacement_func():
     return wrapper
 '''
+REGION = """
+from pytest_passbench.fusion import regions
+
+supported = regions.supported
+
+
+def replacement_func():
+    return regions.launch
+"""
 RAISES = "    raise ValueError('no kernel for this')\n"
 CALLS_TORCH = "    return torch.clamp(x + y, min=0)\n"
 OTHER_SHAPE = "    return torch.empty(3)\n"
@@ -100,6 +109,50 @@ def test_a_model_runs_with_a_candidate_s_passes(tmp_path, x):
     assert report.left == {"linear": 1, "mul": 1}
     assert "add_relu" in str(report)
     assert "left to eager: linear (1)" in str(report)
+
+
+def region_candidate(folder: Path, text: str = REGION) -> Path:
+    """Write a candidate with one region pass."""
+    folder.mkdir(exist_ok=True)
+    (folder / "region.py").write_text(text)
+    (folder / "sorted_output_pass_rule_names.json").write_text(json.dumps(["region"]))
+    return folder
+
+
+@torch.no_grad()
+def test_a_region_pass_takes_what_it_supports(tmp_path, x):
+    model, backend = Model(), pytest_passbench.backend(region_candidate(tmp_path / "c"))
+    compiled = torch.compile(model, backend=backend)
+    for inputs in (x, -x):
+        torch.testing.assert_close(compiled(inputs), model(inputs))
+    assert backend.report().matches == {"region": 1}
+    assert backend.report().left == {"linear": 1}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("wrapper", "reason"),
+    [
+        ("raise NotImplementedError('too small')", "too small"),
+        ("cpp.load('extern \"C\" void f(const float* x) { ; ').f(values[0])", "a kernel cannot be compiled"),
+    ],
+)
+def test_a_region_without_a_kernel_is_left_to_eager(tmp_path, x, wrapper, reason):
+    text = f"from pytest_passbench.kernels import cpp\n{REGION}".replace("return regions.launch", "return wrapper")
+    text += f"\n\ndef wrapper(region, *values):\n    {wrapper}\n    return values[0]\n"
+    model, backend = Model(), pytest_passbench.backend(region_candidate(tmp_path / "c", text))
+    torch.testing.assert_close(torch.compile(model, backend=backend)(x), model(x))
+    assert not backend.report().matches
+    assert f"pass region leaves to eager add to mul: {reason}" in str(backend.report())
+
+
+@torch.no_grad()
+def test_a_region_pass_that_raises_is_left_out_with_a_warning(tmp_path, x):
+    text = REGION.replace("supported = regions.supported", "def supported(node):\n    return node.nothing\n")
+    model, backend = Model(), pytest_passbench.backend(region_candidate(tmp_path / "c", text))
+    with pytest.warns(PassWarning, match="pass region: supported raised AttributeError"):
+        outputs = torch.compile(model, backend=backend)(x)
+    torch.testing.assert_close(outputs, model(x))
 
 
 @torch.no_grad()

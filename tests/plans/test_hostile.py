@@ -36,7 +36,8 @@ ANSWERS: list[tuple[Any, Any]] = [
     (replies.RECORDED, {"refused": {"rule": "value", "message": "reads", "file": "p.py", "line": 3}}),
     (replies.RECORDED, {"raised": "Traceback"}),
     (replies.RECORDED, {"ended": 9}),
-    (replies.READ, {"status": "ready", "passes": [{"name": "p", "pattern": hostile.GRAPH, "replacement": "none"}]}),
+    (replies.READ, {"status": "ready", "passes": [
+        {"name": "p", "kind": "pattern", "pattern": hostile.GRAPH, "replacement": "none", "place": ""}]}),
     (replies.READ, {"status": "failed", "message": "no such name"}),
     (replies.BUILT, {"status": "wanted", "request": hostile.request().to_data()}),
 ]

@@ -16,7 +16,9 @@ from pytest_passbench.core.schema import (
     Whole,
     Word,
 )
-from pytest_passbench.plans.launch import MAX_SOURCE_CHARACTERS
+from pytest_passbench.plans.graphs import MAX_CALLS
+from pytest_passbench.plans.launch import MAX_GRAPH_CHARACTERS, MAX_SOURCE_CHARACTERS
+from pytest_passbench.plans.regions import MAX_REGIONS
 from pytest_passbench.protocol import MAX_OUTPUTS
 
 _PID = Whole(0, 1 << 31)
@@ -53,6 +55,8 @@ _PASS = Fields(
         "miss": _LONG,
         "computed": _OPERATORS,
         "nearness": Share(),
+        "kind": Word("pattern", "region"),
+        "left": Items(_LONG, most=1 << 12),
     }
 )
 
@@ -81,6 +85,8 @@ BUILT = Kinds(
         "crash": _FAILED,  # the device cannot be used, or has no memory left
         # A launch plan that the template needs before it goes on. The capability is its CUDA device's (90 for 9.0).
         "wanted": Fields({"request": Anything()}, optional={"capability": Whole(10, 1000)}),
+        # The regions of a graph that a pass supports, which it needs too.
+        "regions": Fields({"name": _NAME, "graph": Text(MAX_GRAPH_CHARACTERS)}),
     },
 )
 
@@ -130,9 +136,15 @@ READ = Kinds(
         "ready": Fields(
             {
                 "passes": Items(
-                    Fields(
-                        {"name": _NAME, "pattern": Anything(), "replacement": Anything()},
-                        optional={"place": _NAME},  # file and line of replacement_args, if they are in the directory
+                    Kinds(
+                        "kind",
+                        {
+                            # The place has file and line of replacement_args, if they are in the directory.
+                            "pattern": Fields(
+                                {"name": _NAME, "pattern": Anything(), "replacement": Anything(), "place": _NAME}
+                            ),
+                            "region": Fields({"name": _NAME}),
+                        },
                     ),
                     most=1 << 12,
                 )
@@ -153,4 +165,15 @@ KERNELS = Fields(
 )
 
 #: A recording: a plan, whose content :mod:`pytest_passbench.plans.parse` checks, or the reason why it failed.
-RECORDED = OneOf({"plan": Anything(), "refused": _REFUSED, "raised": _LONG, "ended": Whole(0, 127)})
+RECORDED = OneOf(
+    {"plan": Anything(), "left": _NAME, "refused": _REFUSED, "raised": _LONG, "ended": Whole(0, 127)}
+)
+
+#: Regions of a graph, as names of nodes, or the reason why there are none.
+REGIONS = OneOf(
+    {
+        "regions": Items(Items(_NAME, MAX_CALLS), MAX_REGIONS),
+        "raised": _LONG,
+        "ended": Whole(0, 127),
+    }
+)

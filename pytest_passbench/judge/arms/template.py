@@ -82,7 +82,13 @@ class Answering(Protocol):
     """An object that answers a template's requests for launch plans."""
 
     def answer(self, data: Any, capability: int | None) -> Answer:
-        """Return the answer to a request. ``capability`` is the CUDA device's, None on a CPU. Raises ArmFailure."""
+        """Return the answer to a request. ``capability`` is the CUDA device's, None on a CPU. Raises ArmFailure.
+
+        The message is ``{"left": reason}`` if a region is left to eager.
+        """
+
+    def regions(self, name: str, graph: str) -> list[list[str]]:
+        """Return the regions of a graph that a pass supports. Raises ArmFailure."""
 
 
 class Template:
@@ -127,10 +133,13 @@ class Template:
         for _ in range(MAX_REQUESTS):
             self._channel.settimeout(self.arm.patience("build", _NOT_BUILT))
             built: dict[str, Any] = hear(self._channel, replies.BUILT, "build")
-            if built["status"] != "wanted":
+            if built["status"] not in ("wanted", "regions"):
                 return built
             if planner is None:
                 break
+            if built["status"] == "regions":
+                send(self._channel, {"regions": planner.regions(built["name"], built["graph"])})
+                continue
             answer = planner.answer(built["request"], built.get("capability"))
             self._channel.settimeout(self.arm.patience("build", _NOT_BUILT))
             descriptors = answer.descriptors()
@@ -139,6 +148,8 @@ class Template:
             finally:
                 for descriptor in descriptors:
                     os.close(descriptor)
+            if "left" in answer.message:
+                continue
             self.findings += [finding for finding in answer.findings if finding not in self.findings]
             self.untuned.update(answer.untuned)
             self.plans.setdefault(str(built["request"]["name"]), answer.steps)

@@ -30,6 +30,7 @@ from pytest_passbench.timing.measurement import FEWEST_PAIRS
 
 MAX_SECONDS = 0.008  # for all ranges. If they take longer, some are left out by chance, but none of large values
 MAX_ELEMENTS = 1 << 16  # of an output that are compared, evenly spaced from a random place on
+MEDIAN_ELEMENTS = 1 << 12  # of these, for the usual size of an element
 ROUNDING_LEVELS = 2  # levels of t that rounding may add to a tolerance that was met on ordinary inputs
 DOUBT_FACTOR = 32  # times the change of eager's own answer when the last bits of the inputs change
 MAX_SHARE = 0.25  # of the dtype's greatest number: above it, rounding decides between finite and infinite
@@ -211,12 +212,13 @@ def _first_wrong(
     info, name = torch.finfo(expected.dtype), str(expected.dtype).removeprefix("torch.")
     step = -(-expected.numel() // MAX_ELEMENTS)
     first = int(place * step)
-    a, b, other = (tensor.flatten()[first::step].double() for tensor in (expected, actual, near))
+    a, b = (tensor.flatten()[first::step].double() for tensor in (expected, actual))
+    other = a if near is expected else near.flatten()[first::step].double()
     comparable = other.isfinite() & (a.abs() < MAX_SHARE * info.max)
-    doubt = DOUBT_FACTOR * float(torch.where(comparable, (other - a).abs(), 0.0).amax())
+    doubt = 0.0 if near is expected else DOUBT_FACTOR * float(torch.where(comparable, (other - a).abs(), 0.0).amax())
     size = torch.where(comparable, a.abs(), 0.0)
     some = size[size > 0]
-    usual = float(some.median()) if some.numel() else 0.0
+    usual = float(some[:: -(-some.numel() // MEDIAN_ELEMENTS)].median()) if some.numel() else 0.0
     relative, _ = tolerances(name, min(tolerance + ROUNDING_LEVELS, T_FROZEN))
     _, absolute = tolerances(name, tolerance)
     limit = size.clamp_min(usual).mul_(relative).add_(absolute + 4 * info.tiny + doubt)

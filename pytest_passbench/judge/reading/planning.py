@@ -40,6 +40,7 @@ from pytest_passbench.plans.launch import (
     TritonKernel,
     contiguous,
 )
+from pytest_passbench.plans.regions import check_regions, graph_module
 from pytest_passbench.plans.words import steps
 from pytest_passbench.plans.written import returns_written, written
 from pytest_passbench.suite.allowlist import resolve
@@ -108,6 +109,11 @@ class PlannedAnswer(Answer):
     mismatch: Mismatch | None
 
 
+def _left_to_eager(reason: str) -> PlannedAnswer:
+    """Return the answer that a region pass wants no kernel."""
+    return PlannedAnswer({"left": reason}, plan={}, mismatch=None)
+
+
 @dataclass
 class Planner:
     """The judge's planner for a pass directory.
@@ -124,6 +130,7 @@ class Planner:
     _answers: dict[str, PlannedAnswer] = field(default_factory=dict)
     _texts: dict[str, KernelText] = field(default_factory=dict)  # of all plans, by name
     _compiled: set[bytes] = field(default_factory=set)  # kernels of all plans
+    _regions: dict[str, list[list[str]]] = field(default_factory=dict)  # by pass and graph
 
     def answer(self, data: Any, capability: int | None = None) -> PlannedAnswer:
         """Return the answer to a template's request. ``capability`` is its CUDA device's, None on a CPU.
@@ -152,12 +159,36 @@ class Planner:
             self._answers[key] = self._answer(request, capability)
         return self._answers[key]
 
+    def regions(self, name: str, graph: str) -> list[list[str]]:
+        """Return the regions of a template's graph that a pass supports. Raises ArmFailure if it fails.
+
+        The failure is a violation if they are no regions of the graph: only a process that was tampered with says so.
+        """
+        key = f"{name} {graph}"
+        if key not in self._regions:
+            try:
+                calls = graph_module(graph).graph
+            except Rejected as error:
+                raise ArmFailure("integrity", "plan", f"a graph that is none: {error}") from error
+            regions = self.reader.regions(name, graph)
+            try:
+                check_regions(calls, regions)
+            except Rejected as rejected:
+                refused = plan_refused("regions", f"its reader answers with {rejected.message}")
+                raise self._failure(name, refused) from rejected
+            self._regions[key] = regions
+        return self._regions[key]
+
     def _answer(self, request: Request, capability: int | None) -> PlannedAnswer:
         try:
             plan = self.reader.record(request, self.policy)
+            if isinstance(plan, str):
+                return _left_to_eager(plan)
             check(request, plan, self.policy)
             message, compiled, fruitful = self._kernels(plan, capability)
         except Rejected as rejected:
+            if isinstance(rejected, CompileFailed) and request.region:
+                return _left_to_eager(f"its kernel does not compile: {explained(rejected, self.root, request.name)}")
             raise self._failure(request.name, rejected) from rejected
         except TimeoutError as error:
             raise self.reader.late("compile", f"pass {request.name}: its kernels are not compiled") from error
@@ -191,7 +222,7 @@ class Planner:
         if isinstance(rejected, CompileFailed):
             return ArmFailure("compile_fail", "compile", explained(rejected, self.root, name))
         layer, rule = rejected.layer, rejected.rule
-        who = "the kernel wrapper " if layer == "plan" and rule != WRONG_CALL else ""
+        who = "the kernel wrapper " if layer == "plan" and rule not in (WRONG_CALL, "regions") else ""
         message = f"pass {name}: {who}{rejected.message}"
         if not rule or (layer == "plan" and rule not in VIOLATIONS):
             place = f"{named(rejected.file, self.root)}:{rejected.line}: " if rejected.line else ""

@@ -35,7 +35,7 @@ MIN_SECONDS = 0.01  # for an answer that has begun
 POLL_SECONDS = 0.25  # between two looks at the number of processes
 FREEZE_TIMEOUT_SECONDS = 1.0  # for all processes of a sandbox to stop. A process that waits in vfork never stops
 #: Rules whose breach is a violation. Other refusals are failures: the wrapper does something that no plan can hold.
-VIOLATIONS = frozenset({"torch-op"})
+VIOLATIONS = frozenset({"torch-op", "regions"})
 
 
 @dataclass(frozen=True)
@@ -104,17 +104,28 @@ class Reader:
         libraries = [LibrarySource(source, tuple(flags), *rest) for source, flags, *rest in answer["libraries"]]
         return KernelSources(libraries, answer["triton"])
 
-    def record(self, request: Request, policy: str) -> LaunchPlan:
+    def regions(self, name: str, graph: str) -> list[list[str]]:
+        """Return the regions of a graph that a pass supports, as it says. Raises ArmFailure if it fails."""
+        self._send({"op": "regions", "name": name, "graph": graph}, "plan")
+        ((kind, content),) = self._hear(replies.REGIONS, "plan").items()
+        if kind != "regions":
+            raise self._failed(name, kind, content)
+        regions: list[list[str]] = content
+        return regions
+
+    def record(self, request: Request, policy: str) -> LaunchPlan | str:
         """Return the plan of a wrapper's call, on which all recordings agree.
 
-        Raises Rejected if there is no such plan or they differ, ArmFailure if the wrapper raises, or the process
-        fails.
+        Of a region it may be the reason why the wrapper leaves it to eager. Raises Rejected if there is no such plan
+        or they differ, ArmFailure if the wrapper raises, or the process fails.
         """
         seeds = [secrets.randbits(62) for _ in range(RECORDINGS)]
         self._send({"op": "record", "request": request.to_data(), "policy": policy, "seeds": seeds}, "plan")
         answers: list[dict[str, Any]] = []
         while len(answers) < RECORDINGS and all("plan" in answer for answer in answers):
             answers.append(self._hear(replies.RECORDED, "plan"))  # all that come, so that none is left for later
+        if "left" in answers[-1] and request.region:
+            return printable(answers[-1]["left"])
         first, *others = (self._plan(request, answer) for answer in answers)
         for other in others:
             if other.to_data() != first.to_data():  # compared as data, since NaN does not equal itself
@@ -123,10 +134,8 @@ class Reader:
 
     def _plan(self, request: Request, answer: dict[str, Any]) -> LaunchPlan:
         ((kind, content),) = answer.items()
-        if kind == "raised":
-            raise ArmFailure("runtime_fail", "wrapper", f"pass {request.name}: {self._outside(content)}")
-        if kind == "ended":
-            raise ArmFailure("crash", "wrapper", ending(content, "the process that recorded the kernel wrapper"))
+        if kind in ("raised", "ended"):
+            raise self._failed(request.name, kind, content)
         if kind == "refused":
             raise Rejected("plan", **content)
         try:
@@ -136,6 +145,12 @@ class Reader:
                 raise
             message = f"was recorded as something that is no launch plan: {error}"
             raise plan_refused("plan", message) from error
+
+    def _failed(self, name: str, kind: str, content: Any) -> ArmFailure:
+        """Return the failure of a pass whose code raised or ended its process."""
+        if kind == "raised":
+            return ArmFailure("runtime_fail", "wrapper", f"pass {name}: {self._outside(content)}")
+        return ArmFailure("crash", "wrapper", ending(content, f"the process that runs pass {name}"))
 
     def _path_outside(self, place: str) -> str:
         """Return a place in the pass directory by the path that the user knows."""

@@ -9,7 +9,7 @@ import ctypes
 import math
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 
@@ -54,18 +54,22 @@ class LateReference:
         self._draws = bench.secret.stream("calls in float64")
         self._chance = MAX_SECONDS / (EXPECTED_CALLS * max(seconds, 1e-6))
 
-    def outputs(self, values: Sequence[torch.Tensor], always: bool = False) -> list[Output] | None:
+    def outputs(
+        self, values: Sequence[torch.Tensor], always: bool = False, changed: Collection[int] | None = None
+    ) -> list[Output] | None:
         """Return the outputs in float64 on these inputs. Return None for most calls, unless ``always`` is set.
 
+        ``changed`` has the indices of the inputs that differ from those of the call before; None stands for all.
         It overwrites the first slot of the pages, so it comes after all else that is read of a block. A failure ends
         the runner and concerns nobody.
         """
         by_chance = self._draws.random() < self._chance
         if self._runner is None or not (always or by_chance):
             return None
-        for addresses, value in zip(self._bench.pages.addresses, values, strict=True):
-            flat = value.contiguous()
-            ctypes.memmove(addresses[0], flat.data_ptr(), flat.numel() * flat.element_size())
+        for index, (addresses, value) in enumerate(zip(self._bench.pages.addresses, values, strict=True)):
+            if changed is None or index in changed:
+                flat = value.contiguous()
+                ctypes.memmove(addresses[0], flat.data_ptr(), flat.numel() * flat.element_size())
         try:
             with self._bench.deadline.paused():
                 self._runner.block(1)
@@ -94,14 +98,17 @@ def refuse_mostly_nan(expected: Sequence[Output]) -> None:
 
 
 def accepts_left_out(
-    late: LateReference, references: Sequence[ReferenceOutput], values: Sequence[torch.Tensor]
+    late: LateReference, references: Sequence[ReferenceOutput], values: Sequence[torch.Tensor], mutates: bool
 ) -> bool:
     """Return True if an answer without one of the large inputs is as accurate as eager's.
 
-    ``references`` are those of the call with these ``values``. It overwrites the first slot of the pages.
+    ``references`` are those of the call with these ``values``. ``mutates`` says whether the graph changes inputs. It
+    overwrites the first slot of the pages.
     """
-    for _, _, changed in inputs_left_out(values):
-        answer = late.outputs(changed, always=True)
+    before: int | None = None
+    for index, _, others in inputs_left_out(values):
+        changed = None if mutates or before is None else (before, index)
+        answer, before = late.outputs(others, always=True, changed=changed), index
         if answer is None:
             return False  # the process has ended, so no other question has an answer either
         pairs = zip(references, answer, strict=True)
@@ -256,14 +263,16 @@ class Checker:
         self.null_from = level if self._null_calls == 0 else max(self.null_from, level)
         self._null_calls += 1
 
-    def use_later(self, late: LateReference) -> None:
+    def use_later(self, late: LateReference, bench: Bench) -> None:
         """Take over eager in float64 for the calls after the probe, and try to leave out each large input.
 
-        If an answer without one of them is as accurate as eager's, then a null answer is.
+        If an answer without one of them is as accurate as eager's, then a null answer is. Each content is tried once.
         """
         self.late = late
         if self._first is not None:
-            self.accepts_left_out = accepts_left_out(late, *self._first)
+            if bench.content not in bench.left_out:
+                bench.left_out[bench.content] = accepts_left_out(late, *self._first, bool(self._mutated))
+            self.accepts_left_out = bench.left_out[bench.content]
             self._first = None
 
     def _note_accuracy(

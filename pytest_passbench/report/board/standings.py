@@ -63,6 +63,7 @@ class RankedRow:
     es: Mapping[int, float | None]
     left_out: int = 0  # subgraphs that are not among the row's, since Triton's interpreter runs smaller ones
     gap: Gap | None = None
+    passes: str = ""  # what passes a candidate has, in words
     letters: str = ""  # rows that share a letter do not differ as far as is known
 
     @property
@@ -139,16 +140,17 @@ def _letter(index: int) -> str:
 def _entries(source: RunFile) -> Iterable[_UnrankedRow]:
     run = source.run
     contents = {str(item.get("name")): str(item.get("content_hash", ""))[:8] for item in run.candidates}
+    passes = {str(item.get("name")): str(item.get("passes", "")) for item in run.candidates}
     for name in run.names:
         judged = [board.tasks_of(run, name, criterion) for criterion in ("ladder", "fp64")]
-        yield _entry(source, name, "candidate", contents.get(name, ""), judged)
+        yield _entry(source, name, "candidate", contents.get(name, ""), judged, passes.get(name, ""))
     for name in run.baselines:
         judged = [board.baseline_of(run, name, criterion) for criterion in ("ladder", "fp64")]
         yield _entry(source, name, "baseline", "", judged)
 
 
 def _entry(
-    source: RunFile, name: str, kind: Kind, content: str, by: Sequence[dict[str, list[Judged]]]
+    source: RunFile, name: str, kind: Kind, content: str, by: Sequence[dict[str, list[Judged]]], passes: str = ""
 ) -> _UnrankedRow:
     """Return the row of a candidate or baseline; ``by`` has its subgraphs by agreement and by accuracy."""
     run, settings = source.run, source.run.score_settings
@@ -171,6 +173,7 @@ def _entry(
         missing=row.missing,
         es=row.scores.es,
         left_out=run.left_out(name) if kind == "candidate" else 0,
+        passes=passes,
     )
     return _UnrankedRow(standing, row_terms, run, offset)
 
@@ -218,9 +221,14 @@ def real(ratio: Interval, delta: float) -> Real:
 
 
 def label(row: RankedRow) -> str:
-    """Return a row's name with the time of its run to the minute, and with what it is if it is no candidate."""
-    marks = [*filter(None, [KINDS[row.kind], when(row)])]
+    """Return a row's name with the time of its run to the minute, and with what it is."""
+    marks = [*filter(None, [what(row), when(row)])]
     return f"{row.name} ({', '.join(marks)})" if marks else row.name
+
+
+def what(row: RankedRow) -> str:
+    """Return what a row is: a reference, a baseline, or a candidate's passes if they are not all by patterns."""
+    return KINDS[row.kind] or (row.passes if "region" in row.passes else "")
 
 
 def when(row: RankedRow) -> str:

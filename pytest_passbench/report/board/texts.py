@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_passbench.core.escape import cell, line
 from pytest_passbench.report import markdown, terminal
-from pytest_passbench.report.board.standings import KINDS, Board, Gap, RankedRow, label, when
+from pytest_passbench.report.board.standings import Board, Gap, RankedRow, label, what, when
 from pytest_passbench.report.tables import NONE, NOT_MEASURED, Table
 from pytest_passbench.score import es
 from pytest_passbench.score.es import ladder
@@ -116,6 +116,7 @@ def _values(board: Board, index: int, row: RankedRow) -> dict[str, Any]:
         "name": row.name,
         "started": row.started,
         "content": row.content,
+        "passes": row.passes,
         "AS": row.as_ and row.as_.ratio,
         "AS_low": row.as_ and row.as_.low,
         "AS_high": row.as_ and row.as_.high,
@@ -191,8 +192,8 @@ def gap_table(board: Board) -> Table:
 
 
 def name(row: RankedRow) -> str:
-    """Return a row's name, with what it is if it is no candidate."""
-    return f"{row.name} ({KINDS[row.kind]})" if KINDS[row.kind] else row.name
+    """Return a row's name, with what it is."""
+    return f"{row.name} ({what(row)})" if what(row) else row.name
 
 
 def remarks(board: Board) -> Sequence[str]:

@@ -77,7 +77,9 @@ def model(report: Report) -> Page:
 
 def _facts(run: Run) -> list[tuple[str, str]]:
     facts = [
-        (f"candidate {item.get('name', '')}", f"{item.get('path', '')}, content {item.get('content_hash', '')}")
+        (f"candidate {item.get('name', '')}", ", ".join([
+            str(item.get("path", "")), f"content {item.get('content_hash', '')}", *filter(None, [item.get("passes")]),
+        ]))
         for item in run.candidates
     ]
     facts.append(("judged", extent(run)))

@@ -29,7 +29,10 @@ from pytest_passbench.judge.arms.failures import ArmFailure, ending
 from pytest_passbench.judge.arms.wire import hear, socket_pair
 from pytest_passbench.protocol import LENGTH, ProtocolError, receive, send
 
-PASS = {"name": "p", "matches": 1, "operators": ["aten::add"], "miss": "", "computed": [], "nearness": 0.5}
+PASS = {
+    "name": "p", "matches": 1, "operators": ["aten::add"], "miss": "", "computed": [], "nearness": 0.5,
+    "kind": "pattern", "left": [],
+}  # fmt: skip
 READY = {
     "status": "ready", "passes": [PASS], "operators": ["aten::add"], "rewritten": True, "missed": False,
     "working": ["p"], "places": [["p", ["tmp_0"]]], "mutated": [0], "outputs": 1, "interpreted": False,
@@ -50,7 +53,11 @@ MESSAGES = [
     (replies.CUDA_RUNNER, {**RUNNER, "copies": 1, "input_copy": 2, "device_seconds": 3, "fill_rate": 4}),
     (replies.CUDA_RUNNER, {"status": "crash", "phase": "fork", "message": "CUDA out of memory"}),
     (replies.BUILT, {"status": "wanted", "request": {"name": "p", "arguments": [], "tensors": []}}),
-    (replies.READ, {"status": "ready", "passes": [{"name": "p", "pattern": {}, "replacement": "why not"}]}),
+    (replies.READ, {"status": "ready", "passes": [
+        {"name": "p", "kind": "pattern", "pattern": {}, "replacement": "why not", "place": ""}]}),
+    (replies.READ, {"status": "ready", "passes": [{"name": "p", "kind": "region"}]}),
+    (replies.REGIONS, {"regions": [["add", "relu"], ["mul"]]}),
+    (replies.REGIONS, {"raised": "ValueError"}),
     (replies.READ, {"status": "failed", "message": "syntax error"}),
     (replies.RECORDED, {"plan": {"version": 1, "steps": []}}),
     (replies.RECORDED, {"refused": {"rule": "value", "message": "reads", "file": "p.py", "line": 3}}),

@@ -1,0 +1,143 @@
+"""The replacement of operators of a graph by a kernel's call, whichever pass chose them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from pytest_passbench.core.rejected import Rejected
+from pytest_passbench.plans.launch import (
+    ALIGNMENT_BYTES,
+    ITEM_BYTES,
+    MAX_DIMENSIONS,
+    Argument,
+    Form,
+    Request,
+    Result,
+)
+from pytest_passbench.plans.values import encode
+from pytest_passbench.rewrite.effects import MatchEffects, early_users
+from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.match import Target
+from pytest_passbench.rewrite.meta import shaped_by_values, value_of
+from pytest_passbench.rewrite.passes import Kernel, Kernels
+from pytest_passbench.suite import batching
+
+
+class Splice:
+    """The replacement of ``nodes``, in graph order, for a pass called ``name``."""
+
+    def __init__(
+        self, name: str, nodes: tuple[Node, ...], effects: MatchEffects, target: Target, kernels: Kernels
+    ) -> None:
+        self.name, self.nodes, self.effects = name, nodes, effects
+        self.target, self.kernels, self.graph = target, kernels, target.gm.graph
+
+    def put(self, results: Callable[[], dict[Node, Node]]) -> None:
+        """Replace the nodes. ``results`` adds nodes to the graph, and returns those that stand for earlier ones."""
+        last, kept_writers = self.nodes[-1], self.effects.writers
+        moved = early_users(self.nodes, self.target.order)
+        with self.graph.inserting_before(last.next):
+            for node, result in results().items():
+                node.replace_all_uses_with(result, delete_user_cb=lambda user: user not in kept_writers)
+        anchor = last.next
+        while anchor.meta.get("passbench_new"):
+            del anchor.meta["passbench_new"]
+            anchor = anchor.next
+        for node in (*kept_writers, *moved):
+            anchor.prepend(node)
+        for node in reversed(self.nodes):
+            if node not in kept_writers:
+                self.graph.erase_node(node)
+
+    def tensors(self, args: Sequence[Any]) -> tuple[dict[Node, Argument], tuple[Any, ...]]:
+        """Return the tensors that the kernel is called with, each once, and the wrapper's arguments as data.
+
+        Raises PassError for an argument that no data can state.
+        """
+        tensors: dict[Node, Argument] = {}
+
+        def reference(value: Any) -> Any:
+            if not isinstance(value, Node):
+                return None
+            tensor = value_of(value)
+            if isinstance(tensor, (tuple, list)):
+                return {"tuple": [reference(self._item(value, i, item)) for i, item in enumerate(tensor)]}
+            if not isinstance(tensor, torch.Tensor):
+                return encode(tensor)
+            tensors.setdefault(value, _argument(tensor))
+            return {"tensor": list(tensors).index(value)}
+
+        try:
+            return tensors, tuple(encode(value, reference) for value in args)
+        except Rejected as error:
+            raise PassError(self.name, f"replacement_args returns {error}, which no kernel can get") from error
+
+    def request(
+        self, arguments: tuple[Any, ...], tensors: tuple[Argument, ...], nodes: Sequence[Node | None], sequence: bool
+    ) -> Request:
+        """Return the request for a kernel in place of the nodes. ``nodes`` are those whose values it returns.
+
+        A value may have any dtype and shape if nothing uses it, if it is copied into a tensor, which fits it in, and
+        if its shape depends on more than the shapes of the kernel's tensors.
+        """
+        free, inside = any(shaped_by_values(node) for node in self.nodes), set(self.nodes)
+        results = tuple(
+            None
+            if free or node is None or node in self.effects.copy_back or inside.issuperset(node.users)
+            else _result(node)
+            for node in nodes
+        )
+        return Request(self.name, arguments, tensors, len(results), sequence, results)
+
+    def call(self, kernel: Kernel, tensors: tuple[Node, ...], value: Any) -> Node:
+        """Add the call of a kernel to the graph, and return it. ``value`` is what it returns."""
+        node = self.graph.create_node("call_function", kernel, tensors, {}, name=identifier(self.name))
+        node.meta.update(passbench=value, passbench_new=True)
+        node.meta["passbench_pass"] = self.name
+        return node
+
+    def results(self, new: Node, nodes: Sequence[Node | None], sequence: bool) -> dict[Node, Node]:
+        """Return the new node for each of the nodes whose values the call ``new`` returns."""
+        results: dict[Node, Node] = {}
+        for i, node in enumerate(nodes):
+            if node is not None:
+                value = self._item(new, i, value_of(node)) if sequence else new
+                base = self.effects.copy_back.get(node)
+                results.setdefault(node, self._copy_back(base, value) if base is not None else value)
+        return results
+
+    def _item(self, call: Node, i: int, value: Any) -> Node:
+        new = self.graph.create_node("call_function", operator.getitem, (call, i), {})
+        new.meta.update(passbench=value, passbench_new=True)
+        return new
+
+    def _copy_back(self, base: Node, new: Node) -> Node:
+        copy = self.graph.create_node("call_method", "copy_", (base, new), {})
+        copy.meta.update(passbench=value_of(base), passbench_writes=[base], passbench_new=True)
+        return copy
+
+
+def identifier(name: str) -> str:
+    """Return the name of a pass as an identifier."""
+    return "".join(c if c.isalnum() else "_" for c in name)
+
+
+def _result(node: Node) -> Result | None:
+    """Return the dtype and shape of a node's value, or None if that is no tensor that a plan could return."""
+    value = value_of(node)
+    if not isinstance(value, torch.Tensor) or batching.is_batched(value) or value.dim() > MAX_DIMENSIONS:
+        return None
+    dtype = str(value.dtype).removeprefix("torch.")
+    return Result(dtype, tuple(value.shape)) if dtype in ITEM_BYTES else None
+
+
+def _argument(value: torch.Tensor) -> Argument:
+    """Return a tensor's layout in memory, as far as a wrapper can see it."""
+    dtype = str(value.dtype).removeprefix("torch.")
+    misaligned = value.storage_offset() * value.element_size() % ALIGNMENT_BYTES
+    return Argument(Form(dtype, tuple(value.shape), tuple(value.stride())), str(value.device), misaligned)
