@@ -1,18 +1,24 @@
 """For how many tasks ``passbench new`` writes a pass that is as eager: all, or those with a word in their id.
 
-    python benchmarks/first_passes.py [WORD ...] [--triton] [--suite lite]
+    python benchmarks/first_passes.py [WORD ...] [--triton] [--time] [--compile] [--every 5] [--suite lite]
 
 Each pass is run in this process on the smallest subgraph of each graph and dtype, and compared with eager at t = -5.
-With --triton on a CPU, set TRITON_INTERPRET=1. A line per task, then the counts.
+With --triton on a CPU, set TRITON_INTERPRET=1. --time has the judge measure each right pass on the subgraph of median
+size, pipeline "direct". --compile compiles Triton's kernels for compute capability 9.0 instead of running them; no
+device is needed. --every 5 takes every fifth task. A line per task, then the counts.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import statistics
 import tempfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import torch
 
@@ -23,32 +29,60 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.first_pass.write import draft, write
+from pytest_passbench.judge.reading.planning import PlannedAnswer, Planner
+from pytest_passbench.judge.session import Session
+from pytest_passbench.judge.survey import survey
 from pytest_passbench.judge.trusted import TrustedSession
 from pytest_passbench.suite import find
 
+HOPPER = 90
 
-def outcome(task: Task, triton: bool, folder: Path) -> tuple[str, str]:
+
+def smallest(task: Task) -> Task:
+    """Return a task with the smallest subgraph of each graph and dtype."""
+    subgraphs: dict[tuple[str, str], Subgraph] = {}
+    for subgraph in sorted(task.subgraphs, key=lambda subgraph: subgraph.elements):
+        subgraphs.setdefault((subgraph.graph, subgraph.dtype), subgraph)
+    return replace(task, subgraphs=tuple(subgraphs.values()))
+
+
+def outcome(task: Task, args: argparse.Namespace, folder: Path) -> tuple[str, str]:
     """Return what became of a task's pass: green, red, none or broken, and details."""
     try:
-        found = draft(task, triton)
-        write(found, folder, force=False)
-        chosen: dict[tuple[str, str], Subgraph] = {}
-        for subgraph in sorted(task.subgraphs, key=lambda one: one.elements):
-            chosen.setdefault((subgraph.graph, subgraph.dtype), subgraph)
-        small = replace(task, subgraphs=tuple(chosen.values()))
-        session = TrustedSession(Settings(pipeline="direct", trusted=True), b"x" * 32)
-        wrong = [one for one in session.judge(small, Candidate.open(folder)) if not right(one)]
+        drafted = draft(task, args.triton)
+        write(drafted, folder, force=False)
+        wrong = uncompiled(smallest(task), folder) if args.compile else answers(smallest(task), folder)
     except UserError as error:
         return "none", line(str(error), 160)
     except Exception as error:  # any fault of what was written is a figure here
         return "broken", line(f"{type(error).__name__}: {error}", 160)
-    told = "; ".join(dict.fromkeys(found.matched.values()))
-    whole = "whole" if not found.left else f"{len(found.left)} left to eager"
+    whole = "whole" if not drafted.left else f"{len(drafted.left)} left to eager"
+    files = f"{len(drafted.files)} files, {sum(text.count(chr(10)) for text in drafted.files.values())} lines"
     if wrong:
-        return "red", line(
-            f"{whole}: {len(wrong)} of {len(small.subgraphs)}: {wrong[0].arm.message}{wrong[0].arm.worst}", 160
-        )
-    return "green", line(f"{whole}: {told}", 160)
+        return "red", line(f"{whole}: {len(wrong)}: {wrong[0]}", 200)
+    return "green", line(f"{whole}: {files}: {'; '.join(dict.fromkeys(drafted.matched.values()))}", 160)
+
+
+def answers(task: Task, folder: Path) -> list[str]:
+    """Return a sentence for each subgraph on which a pass is not as eager at t = -5."""
+    session = TrustedSession(Settings(pipeline="direct", trusted=True), b"x" * 32)
+    records = session.judge(task, Candidate.open(folder))
+    return [f"{record.subgraph}: {record.arm.message}{record.arm.worst}" for record in records if not right(record)]
+
+
+def uncompiled(task: Task, folder: Path) -> list[str]:
+    """Return what is in the way of a pass's Triton kernels on a device of compute capability 9.0."""
+    plain = Planner.planned
+
+    def planned(self: Planner, data: Any, _capability: int | None = None) -> PlannedAnswer:
+        tensors = [{**tensor, "device": "cuda:0"} for tensor in data["tensors"]]
+        plain(self, {**data, "tensors": tensors}, HOPPER)
+        return plain(self, data)
+
+    with mock.patch.object(Planner, "planned", planned):
+        result = survey(folder, "kernels", task)
+    errors = [finding.message for finding in result.findings if finding.severity in ("violation", "error")]
+    return errors or ([] if result.plans else ["no plan was made"])
 
 
 def right(record: Record) -> bool:
@@ -56,23 +90,39 @@ def right(record: Record) -> bool:
     return record.arm.status == "ran" and max(record.arm.correct_from) <= -5
 
 
+def speed(judge: Session, task: Task, folder: Path) -> float | None:
+    """Return the speed-up on the subgraph of median size, or None if there is none."""
+    middle = sorted(task.subgraphs, key=lambda subgraph: subgraph.elements)[len(task.subgraphs) // 2]
+    (record,) = judge.judge(replace(task, subgraphs=(middle,)), Candidate.open(folder))
+    return record.arm.speed.ratio if record.arm.speed is not None and right(record) else None
+
+
 def main() -> None:
     """Print the outcome of each task, and the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", metavar="WORD")
     parser.add_argument("--triton", action="store_true")
+    parser.add_argument("--time", action="store_true")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--suite", default="full")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    counts: Counter[str] = Counter()
-    for ref in find.select(find.discover(find.installed_tasks()), args.suite):
-        if not args.words or any(word in ref.id for word in args.words):
+    counts, speeds = Counter[str](), list[float]()
+    refs = find.select(find.discover(find.installed_tasks()), args.suite)
+    refs = [ref for ref in refs if not args.words or any(word in ref.id for word in args.words)]
+    with Session(Settings(pipeline="direct"), os.urandom(32)) as judge:
+        for ref in refs[:: args.every]:
             with tempfile.TemporaryDirectory() as folder:
-                said, details = outcome(ref.load(), args.triton, Path(folder) / "made")
-            counts[said] += 1
-            counts["whole"] += said == "green" and details.startswith("whole")
-            print(f"{ref.id}: {said}: {details}", flush=True)
-    print(", ".join(f"{count} {said}" for said, count in counts.most_common()))
+                status, details = outcome(ref.load(), args, Path(folder) / "pass")
+                ratio = speed(judge, ref.load(), Path(folder) / "pass") if args.time and status == "green" else None
+            counts[status] += 1
+            counts["whole"] += status == "green" and details.startswith("whole")
+            speeds += [] if ratio is None else [ratio]
+            print(f"{ref.id}: {status}{'' if ratio is None else f' {ratio:.2f}x'}: {details}", flush=True)
+    print(", ".join(f"{count} {status}" for status, count in counts.most_common()))
+    if speeds:
+        print(f"median speed-up of {len(speeds)}: {statistics.median(speeds):.2f}")
 
 
 if __name__ == "__main__":

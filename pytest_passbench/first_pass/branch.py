@@ -91,7 +91,7 @@ class Branch:
             return Condition(rank, str(len(items)), True)
         fixed = not any(isinstance(item, Size) for item in items)
         like = next((name for buffer, name in self.inputs.items() if buffer.sizes == tuple(items) and rank), "")
-        same = not fixed and f"{like}.shape" != text
+        same = like and not fixed and f"{like}.shape" != text
         return Condition(text, f"{like}.shape" if same else tuple_text(expected), fixed)
 
     def layouts(self) -> list[Condition]:

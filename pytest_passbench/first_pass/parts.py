@@ -112,34 +112,40 @@ def _shows_later(form: GraphForm, node: Node, inexact: Set[str]) -> str:
     precision this is within what t = -5 allows. It is not behind a call whose terms cancel: a sum, a product, a norm.
     """
     half, op = set(form.dtypes(node)) & HALVES, form.call(node).op
-    if op not in inexact or not half:
+    if op not in inexact:
         return ""
-    if op == "instance_norm":
+    if op == "instance_norm" and half:
         return "instance_norm, whose statistics eager rounds to half precision"
     stated = {getattr(torch, spec.dtype) for subgraph in form.subgraphs for spec in subgraph.inputs}
-    front, visited = list(node.users), set[Node]()
+    front, visited = [(user, bool(half)) for user in node.users], set[tuple[Node, bool]]()
     while front:
-        user = front.pop()
-        if user in visited or user.op == "output":
+        user, rounded = front.pop()
+        if (user, rounded) in visited or user.op == "output":
             continue
-        visited.add(user)
-        if form.call(user).op in cancelling(half | stated):
+        visited.add((user, rounded))
+        if rounded and form.call(user).op in cancelling(half | stated):
             return f"{op}, since its roundings would show behind {form.call(user).op}"
-        front += user.users
+        rounded = rounded or bool(set(form.dtypes(user)) & HALVES)
+        front += [(further, rounded) for further in user.users]
     return ""
 
 
 def parts(form: GraphForm, reasons: dict[Node, str]) -> Iterator[Part]:
     """Yield the runs without calls that have ``reasons``, those with the most calls that compute first.
 
-    A run in which no call computes has to copy.
+    A run in which no call computes more than a cast has to copy.
     """
     calls = form.operators
     runs = [calls[first:last] for first in range(len(calls)) for last in range(first + 1, len(calls) + 1)]
     for run in sorted(runs, key=lambda run: (*(-x for x in _weight(form, run)), -len(run))):
-        if any(_weight(form, run)) and not _excluded(form, run, reasons):
+        if any(_works(form, node) for node in run) and not _excluded(form, run, reasons):
             with contextlib.suppress(Unsupported):
                 yield part(form, run)
+
+
+def _works(form: GraphForm, node: Node) -> bool:
+    """Return True for a call that leaves a kernel more to do than a cast."""
+    return _copies(form, node) or (_computes(form, node) and form.call(node).op != "to")
 
 
 def _weight(form: GraphForm, nodes: Sequence[Node]) -> tuple[int, int]:

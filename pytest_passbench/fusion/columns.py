@@ -11,8 +11,8 @@ from pytest_passbench.fusion.ir import Buffer, Call, Trace, Unsupported, Value
 class Size(int):
     """A size that differs between traces: ``columns`` has it for each. As an int it is the first of them.
 
-    A comparison that the columns do not agree on raises Unsupported. No such size counts as 1, though a column may
-    be 1.
+    A comparison that the columns do not agree on raises Unsupported, and so does its value as a float. No such size
+    counts as 1, though a column may be 1.
     """
 
     columns: tuple[int, ...]
@@ -91,6 +91,11 @@ class Size(int):
 
     def __neg__(self) -> int:
         return size([-column for column in self.columns])
+
+    def _refuse(self, *_operands: object) -> Any:
+        raise Unsupported("a size that differs, as a number")
+
+    __float__ = __truediv__ = __rtruediv__ = _refuse
 
     def _with(self, how: Callable[[int, int], int], other: int) -> int:
         return size([how(a, b) for a, b in zip(self.columns, columns(other, len(self.columns)), strict=True)])

@@ -19,7 +19,7 @@ RESERVED = frozenset({
     "at", "inside", "row", "first", "tl", "triton", "T", "BLOCK", "HEIGHT", *HELPERS,
 })  # fmt: skip
 """Names that registers and pointers cannot have, in C++ or in Triton."""
-REDUCERS = {"sum": "Sum", "greatest": "Greatest"}
+REDUCERS = {"sum": "Sum", "total": "Sum", "greatest": "Greatest"}
 
 
 class Printer:
@@ -45,6 +45,7 @@ class Printer:
         slots = math.prod(nest.sizes[d] for d in nest.sweep)
         size = f"{size_text(slots)} * pb::L" if nest.vertical else f"{size_text(slots)} + pb::L"
         held = [f"pb::buffer row{number}({size});" for number in self.saved.values()]
+        held += [f"pb::buffer terms{x.number}({size});" for x in self.nodes if self._ordered(x)]
         return _block([*held, *self._loops(loops, body)])
 
     # -- stages
@@ -62,12 +63,23 @@ class Printer:
         if reductions or full:
             body = self._sweep_body(reductions, full)
             lines += self._comment(reductions)
-            lines += [f"{REDUCERS[x.text]}<{x.kind}> r{x.number};" for x in reductions]
+            lines += [self._reducer(x) for x in reductions]
             lines += [f"Running<{x.kind}> {self._name(x)}_{depth};" for x in self.nodes if x.text == "running"]
             lines += self._sweep([line.replace("{depth}", str(depth)) for line in body])
             row = "lanes" if self.nest.vertical else "row"
             lines += [f"{x.kind} {self._name(x)} = r{x.number}.{row}();" for x in reductions]
         return lines
+
+    def _ordered(self, x: Expression) -> bool:
+        """Return True for a sum that can be in the order of torch.sum: the lane is all of a row."""
+        nest = self.nest
+        row = math.prod(nest.sizes[d] for d in nest.sweep)
+        return x.text == "total" and nest.sweep == (nest.lane,) and not nest.vertical and row <= LONGEST_ROW
+
+    def _reducer(self, x: Expression) -> str:
+        if self._ordered(x):
+            return f"Ordered r{x.number}{{terms{x.number}.data}};"
+        return f"{REDUCERS[x.text]}<{x.kind}> r{x.number};"
 
     def _comment(self, reductions: Sequence[Expression]) -> list[str]:
         """Return a comment on a sweep: the operators that are new in it."""

@@ -161,7 +161,8 @@ class Access:
 class Expression:
     """A node of the expression DAG.
 
-    ``text`` is C++ with ``{0}``, ``{1}`` for the operands, or ``load``, ``sum``, ``greatest``. ``varies`` has the
+    ``text`` is C++ with ``{0}``, ``{1}`` for the operands, or ``load``, ``sum``, ``greatest``; ``total`` is a sum in
+    the order in which ``torch.sum`` adds a row, as far as the loops allow. ``varies`` has the
     dimensions it depends on, ``depth`` the number of reductions below it, one over another.
     ``name`` and ``operator`` are those of the value in the user's graph.
     """
@@ -179,7 +180,7 @@ class Expression:
     @property
     def reduces(self) -> bool:
         """True for a reduction."""
-        return self.text in ("sum", "greatest")
+        return self.text in ("sum", "total", "greatest")
 
     @property
     def constant(self) -> bool:

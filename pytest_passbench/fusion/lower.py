@@ -141,7 +141,7 @@ class Lowering:
         return self._node("count", (), Kind.WHOLE, Access(None, at), varies, 0) if varies else self.integer(at.offset)
 
     def reduce(self, how: str, x: Expression) -> Expression:
-        """Return the ``sum`` or the ``greatest`` of an expression over the domain's reduced dimensions.
+        """Return the ``sum``, ``total`` or ``greatest`` of an expression over the domain's reduced dimensions.
 
         Over no elements it is 0, and nothing is read. The memory of an input without elements has no address.
         """

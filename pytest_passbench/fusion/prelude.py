@@ -127,6 +127,20 @@ template <class V> struct Sum {
   }
 };
 """,
+    "Ordered": """\
+struct Ordered {  // adds a row in the order of torch.sum, whose bits show where they are rounded twice
+  float* terms;
+  int64_t n = 0;
+  void add(vec x, All) { pb::store(terms + n, x); n += pb::L; }
+  void add(vec x, int64_t lanes) { pb::store(terms + n, x, lanes); n += lanes; }
+  vec row() const {
+    if (n >= 8) return pb::all(pb::sum_as_torch(n, terms));
+    float sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += terms[i];
+    return pb::all(sum);
+  }
+};
+""",
     "Running": """\
 template <class V> struct Running {  // the sum so far: of each lane, or along the lanes
   std::conditional_t<std::is_same_v<V, vec>, double, int64_t> so_far[pb::L] = {};

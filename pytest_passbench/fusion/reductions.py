@@ -62,7 +62,8 @@ def _sum(lowering: Lowering, call: Call, _index: Index) -> Expression:
         raise Unsupported(f"{call.name} of {value.dtype} in {dtype}".replace("torch.", ""))
     x = lowering.real(x)
     if call.name in ("sum", "mean"):
-        return lowering.reduce("sum", x) if call.name == "sum" else _mean(lowering, x)
+        total = lowering.reduce("total" if value.dtype == torch.float32 else "sum", x)
+        return total if call.name == "sum" else lowering.apply("{0} / {1}", total, lowering.size(_count(lowering)))
     correction = call.arguments["correction"]
     divisor = max(_count(lowering) - (1 if correction is None else correction), 0)
     text = "{0} / {1}" if call.name == "var" else "pb::sqrt({0} / {1})"

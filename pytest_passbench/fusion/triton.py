@@ -173,17 +173,17 @@ class _TritonPrinter:
         body = ["at = first + tl.arange(0, BLOCK)[None, :]", *self._columns(), *body]
         for x in reductions:
             name, part = self._name(x), self._part(x)
-            body.append(f"{name} += {part}" if x.text == "sum" else f"{name} = greater({part}, {name})")
+            body.append(f"{name} = greater({part}, {name})" if x.text == "greatest" else f"{name} += {part}")
         body += [self._put(store) for store in full]
         lines += [f"for first in range(0, {size}, BLOCK):", *(f"    {line}" for line in body)]
-        how = {"sum": "sum", "greatest": "max"}
+        how = {"sum": "sum", "total": "sum", "greatest": "max"}
         return lines + [f"{self._name(x)} = tl.{how[x.text]}({self._name(x)}, 1, keep_dims=True)" for x in reductions]
 
     def _part(self, x: Expression) -> str:
         return f"tl.where(inside, {self._operand(x.operands[0])}, {FIRST[x.kind][x.text]})"
 
     def _joined(self, x: Expression) -> str:
-        return f"tl.{'sum' if x.text == 'sum' else 'max'}({self._part(x)}, 1, keep_dims=True)"
+        return f"tl.{'max' if x.text == 'greatest' else 'sum'}({self._part(x)}, 1, keep_dims=True)"
 
     def _closure(self, goals: Iterable[Expression]) -> list[Expression]:
         """Return the values of a sweep that expressions need, and that are not there yet."""

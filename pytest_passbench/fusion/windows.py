@@ -71,12 +71,12 @@ def _pool(lowering: Lowering, call: Call, _index: Index) -> Expression:
     return lowering.apply("{0} / {1}", lowering.reduce("sum", x), _divisor(lowering, call))
 
 
-def _divisor(lowering: Lowering, call: Call) -> Expression | float:
+def _divisor(lowering: Lowering, call: Call) -> Expression:
     """Return what a mean is divided by: the places of a window that count."""
     a, rank = call.arguments, _rank(call)
     kernel, extent = numbers(a["kernel_size"], rank), a.get("extent")
     if a["divisor_override"] or not extent:  # without a margin
-        return float(a["divisor_override"] or math.prod(kernel))
+        return lowering.size(a["divisor_override"] or math.prod(kernel))
     stride, padding, counts = numbers(a["stride"], rank, kernel), numbers(a["padding"], rank), []
     for axis in range(rank):
         home, size = lowering.home[axis - rank], extent[axis]

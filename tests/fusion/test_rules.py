@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from pytest_passbench.core.ladder import T_STRICT, tolerances
 from pytest_passbench.fusion import Unsupported, kernel
+from pytest_passbench.fusion.columns import Size
 from pytest_passbench.suite import find
 from pytest_passbench.suite.build import build_graph
 
@@ -187,6 +188,12 @@ def test_norms_and_views_are_near_those_of_eager(dtype: torch.dtype) -> None:
     assert_equal(chain, [torch.rand(n, generator=draws).to(dtype) for n in ((3, 12, 33), (33,), (12,))], exact=False)
 
 
+@pytest.mark.parametrize("size", [5, 33, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_row_of_float32_is_added_in_the_order_of_eager(size: int) -> None:
+    x = torch.randn(7, size, generator=torch.Generator().manual_seed(size))
+    assert_equal(lambda x: (x.pow(2).mean(-1, keepdim=True), (x * 3).sum(-1)), [x], exact=True)
+
+
 def test_nan_and_infinity_come_through() -> None:
     x = torch.tensor([float("nan"), float("inf"), -float("inf"), -1.0, 2.0]).repeat(5)
     assert_equal(lambda x: (x.relu(), x.clamp(-1, 1), torch.maximum(x, -x), x.amax(), x > 0), [x], exact=True)
@@ -207,6 +214,11 @@ def test_nan_and_infinity_come_through() -> None:
 def test_what_has_no_rule_is_unsupported(function: Callable[..., Any], operator: str) -> None:
     with pytest.raises(Unsupported, match=operator):
         kernel(function, [torch.ones(3, 3)])
+
+
+def test_a_size_that_differs_is_no_number() -> None:
+    with pytest.raises(Unsupported, match="a size that differs"):
+        float(Size([4, 6]))
 
 
 def test_inputs_of_another_form_are_refused() -> None:
