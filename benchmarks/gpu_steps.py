@@ -633,7 +633,7 @@ def tests(context: Context) -> None:
     chosen = ["-m", "gpu", "-k", "not shipped"] if not context.rehearse else ["-m", "not slow", "-k", "nvidia_smi"]
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", *chosen]
     ran = subprocess.run(
-        [*command, "tests/judge/test_cuda.py"], cwd=ROOT, capture_output=True, text=True, check=False
+        [*command, "tests/judge/measure/test_cuda_clock.py"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     lines = ran.stdout.strip().splitlines() or ran.stderr.strip().splitlines() or ["nothing said"]
     context.row("pytest", code=ran.returncode, closing=lines[-1], failed=[line for line in lines if "FAILED" in line])

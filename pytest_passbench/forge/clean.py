@@ -84,26 +84,35 @@ VIEWS = {"view", "reshape", "transpose", "permute", "getitem", "chunk", "split",
          "movedim", "unflatten", "swapaxes", "float", "type_as", "adaptive_avg_pool2d", "diagonal"}  # fmt: skip
 
 
-def functional(module: fx.GraphModule) -> fx.GraphModule:
-    """Return a copy of ``module`` in which the in-place forms that :func:`writes_inside` allows are plain calls."""
+def edited(module: fx.GraphModule, edit: Callable[[fx.Node], None]) -> fx.GraphModule:
+    """Return a copy of ``module``, after ``edit`` has changed the copy of each node but the output."""
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:
         if node.op == "output":
             graph.output(fx.node.map_arg(node.args[0], copies.__getitem__))
-            continue
-        copies[node] = new = graph.node_copy(node, copies.__getitem__)
-        if not is_inplace(node):
-            continue
-        if node.op == "call_method":
-            new.target = str(node.target).rstrip("_")
-        elif node.target in FUNCTIONAL:
-            new.target = FUNCTIONAL[node.target]
-        elif "inplace" in node.kwargs:
-            new.kwargs = {**new.kwargs, "inplace": False}
-        elif _positional_inplace(node):
-            new.args = tuple(False if a is True else a for a in new.args)
+        else:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+            edit(copies[node])
     return fx.GraphModule(torch.nn.Module(), graph)
+
+
+def functional(module: fx.GraphModule) -> fx.GraphModule:
+    """Return a copy of ``module`` in which the in-place forms that :func:`writes_inside` allows are plain calls."""
+    return edited(module, _make_functional)
+
+
+def _make_functional(node: fx.Node) -> None:
+    if not is_inplace(node):
+        return
+    if node.op == "call_method":
+        node.target = str(node.target).rstrip("_")
+    elif node.target in FUNCTIONAL:
+        node.target = FUNCTIONAL[node.target]
+    elif "inplace" in node.kwargs:
+        node.kwargs = {**node.kwargs, "inplace": False}
+    elif _positional_inplace(node):
+        node.args = tuple(False if a is True else a for a in node.args)
 
 
 def clean(module: fx.GraphModule) -> None:

@@ -18,6 +18,7 @@ import torch
 from torch import fx
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.forge.clean import edited
 from pytest_passbench.forge.corpus import Graph
 from pytest_passbench.forge.decompose import GraphPiece
 from pytest_passbench.forge.input_records import condition, record
@@ -123,18 +124,13 @@ def scaled_up(instance: Instance) -> tuple[Instance | None, list[str]]:
 
 def lower_graph(module: fx.GraphModule, follows: frozenset[str], dtype: str) -> fx.GraphModule:
     """Return a copy of ``module`` in which the literals of the operators in ``follows`` are those of ``dtype``."""
-    graph = fx.Graph()
-    copies: dict[fx.Node, fx.Node] = {}
-    for node in module.graph.nodes:
-        if node.op == "output":
-            graph.output(fx.node.map_arg(node.args[0], copies.__getitem__))
-            continue
-        copies[node] = new = graph.node_copy(node, copies.__getitem__)
-        new.meta = dict(node.meta)
+
+    def lower(node: fx.Node) -> None:
         if node.meta.get("origin") in follows:
-            new.args = fx.node.map_aggregate(new.args, lambda a: lower_literal(a, dtype))
-            new.kwargs = fx.node.map_aggregate(new.kwargs, lambda a: lower_literal(a, dtype))
-    return fx.GraphModule(torch.nn.Module(), graph)
+            node.args = fx.node.map_aggregate(node.args, lambda a: lower_literal(a, dtype))
+            node.kwargs = fx.node.map_aggregate(node.kwargs, lambda a: lower_literal(a, dtype))
+
+    return edited(module, lower)
 
 
 def lower_literal(value: Any, dtype: str) -> Any:

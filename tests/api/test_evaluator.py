@@ -14,7 +14,8 @@ import pytest
 import pytest_passbench
 from pytest_passbench.api.backend import MachineReport, SelectionReport, SubgraphReport
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.record import ArmResult, Record, Speed
+from pytest_passbench.core.record import Record
+from support import made_records
 from support.plugin_runs import PASS, task_text
 
 MANIFEST = "sorted_output_pass_rule_names.json"
@@ -50,8 +51,7 @@ class Backend:
         if subgraph.meta.get("interrupt"):
             raise KeyboardInterrupt
         time.sleep(subgraph.meta.get("sleep", 0))
-        arm = ArmResult(correct_from=[-11], speed=Speed(2.0, 1.9, 2.1, "FASTER", 10.0, 5.0))
-        return Record(task.id, subgraph.id, candidate.name, arm=arm, dtypes=["float32"])
+        return made_records.record_of(task.id, subgraph.id, candidate=candidate.name)
 
     def close(self):
         self.closed = True

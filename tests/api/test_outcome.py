@@ -6,28 +6,26 @@ import copy
 import json
 import math
 import pickle
+from functools import partial
 
 import pytest
 
 from pytest_passbench.api.outcome import Outcome, Reward
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.record import ArmResult, Finding, PassReport, Record, Speed
+from pytest_passbench.core.record import ArmResult, Finding, PassReport
 from pytest_passbench.core.run import Run
 from pytest_passbench.score.board import metric
+from support.made_records import record_of
+from support.made_records import right as narrow
 
-
-def right(ratio: float = 1.0, width: float = 0.1, **more) -> ArmResult:
-    speed = Speed(ratio, ratio / (1 + width), ratio * (1 + width), "SAME", 10.0, 10.0 / ratio)
-    return ArmResult(correct_from=[-11], speed=speed, **more)
-
-
+right = partial(narrow, width=0.1)
 WRONG = ArmResult(correct_from=[99], worst="output 0[1]: expected 1, got 2", speed=None)
 
 
 def outcome(*arms: ArmResult, tasks: int = 1, noise=None, **more) -> Outcome:
     """A run of the candidate ``mine`` whose tasks have these arms each."""
     records = [
-        Record(f"t{task}", f"s{index}", "mine", dtype="float32", dtypes=["float32"], arm=copy.deepcopy(arm), **more)
+        record_of(f"t{task}", f"s{index}", copy.deepcopy(arm), dtype="float32", **more)
         for task in range(tasks)
         for index, arm in enumerate(arms)
     ]
@@ -125,7 +123,7 @@ def test_a_reward_survives_a_copy():
 
 def test_several_candidates_are_told_apart_by_name():
     run = outcome(right(2.0))
-    run.records.append(Record("t0", "s0", "other", arm=right(1.5), dtypes=["float32"]))
+    run.records.append(record_of("t0", "s0", right(1.5), "other"))
     with pytest.raises(UserError, match="the run has 2 candidates"):
         run.reward()
     assert run.reward("other") == pytest.approx(1.5)
@@ -144,7 +142,7 @@ def test_feedback_says_what_matched_and_where_the_nearest_miss_is():
     assert text.startswith("2 of 2 subgraphs are correct (agreement with eager at t = -5).")
     assert "Pass fuse matched 2 subgraphs: gelu, add." in text
     assert text.index("near: nearest: div") < text.index("far: the graph has no tanh")
-    assert "slowest: 0.50 [0.45, 0.55] on s0 (20 us instead of 10 us); fastest: 2.00" in text
+    assert "slowest: 0.50 [0.45, 0.55] on s0 (10 us instead of 5 us); fastest: 2.00" in text
 
 
 def test_feedback_says_the_worst_element_and_the_compilers_line():

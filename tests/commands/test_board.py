@@ -12,24 +12,16 @@ import sys
 import pytest
 
 from pytest_passbench.commands.main import main
-from pytest_passbench.core.record import ArmResult, Record, Speed
-from pytest_passbench.core.run import Run
 from pytest_passbench.run import results_file
+from support.made_records import record_of, right, run_of
 
 TASKS = [f"task-{index:02}" for index in range(10)]
 
 
-def speed(ratio):
-    return Speed(ratio, ratio * 0.98, ratio * 1.02, "FASTER", 10.0 * ratio, 10.0)
-
-
 def records(name, ratio, inductor=None, tasks=TASKS, correct_from=-11):
     for task in tasks:
-        found = Record(task, "a", name, dtypes=["float32"])
-        found.arm = ArmResult(correct_from=[correct_from], speed=speed(ratio))
-        if inductor:
-            found.baselines["inductor"] = ArmResult(correct_from=[-11], speed=speed(inductor))
-        yield found
+        baselines = {"inductor": right(inductor)} if inductor else {}
+        yield record_of(task, "a", right(ratio, correct_from), name, baselines=baselines)
 
 
 @pytest.fixture
@@ -38,14 +30,14 @@ def store(tmp_path):
 
     def write(folder, started="2026-01-01T10:00:00+00:00", inductor=None, tasks=TASKS, missing=(), **ratios):
         settings = {"device": "cpu", "pipeline": "direct", "policy": "kernels"}
-        run = Run(
+        run = run_of(
+            *(item for name, ratio in ratios.items() for item in records(name, ratio, inductor, tasks)),
             settings={**settings, **write.settings},
             environment={"cpu": "Example CPU", "torch": "2.0"},
             tasks=[*tasks, *missing],
             started=started,
             noise={"delta": 0.02, "offset": 0.001},
             candidates=[{"name": name, "path": name, "content_hash": name * 16} for name in ratios],
-            records=[one for name, ratio in ratios.items() for one in records(name, ratio, inductor, tasks)],
         )
         results_file.write(tmp_path / folder, run)
         return str(tmp_path / folder)

@@ -11,8 +11,9 @@ from pytest_passbench.api.backend import MachineReport, SelectionReport, Subgrap
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.exits import HARNESS_FAILED
-from pytest_passbench.core.record import ArmResult, Record, Speed
+from pytest_passbench.core.record import ArmResult
 from pytest_passbench.run import results_file
+from support.made_records import record_of, right
 from support.plugin_runs import PASS, task_text
 
 
@@ -29,9 +30,8 @@ class Backend:
                     if told.get("interrupt"):
                         raise KeyboardInterrupt
                     status = told.get("status", "ran")
-                    arm = ArmResult(status, correct_from=[-11] if status == "ran" else [])
-                    arm.speed = Speed(2.0, 1.9, 2.1, "FASTER", 10.0, 5.0) if arm.status == "ran" else None
-                    yield SubgraphReport(Record(task.id, subgraph.id, candidate.name, arm=arm, dtypes=["float32"]))
+                    arm = right() if status == "ran" else ArmResult(status)
+                    yield SubgraphReport(record_of(task.id, subgraph.id, arm, candidate.name))
         yield MachineReport("a/0", {"sandbox": "fake", "cpu": "one"}, {"sessions": 2, "width": 0.01})
         yield MachineReport("b/0", {"sandbox": "fake", "cpu": "two"}, {"sessions": 3, "width": 0.02})
 

@@ -8,36 +8,22 @@ import sys
 import pytest
 
 from pytest_passbench.commands.main import main
-from pytest_passbench.core.record import ArmResult, Record, Speed
-from pytest_passbench.core.run import Run
+from pytest_passbench.core.record import ArmResult
 from pytest_passbench.report import markdown, terminal
 from pytest_passbench.report.report import report_of
 from pytest_passbench.run import results_file
-
-
-def record(task, subgraph, ratio, correct_from, worst=""):
-    found = Record(task, subgraph, "mine", dtypes=["float32"])
-    speed = Speed(ratio, ratio * 0.99, ratio * 1.01, "FASTER", 10.0 * ratio, 10.0)
-    found.arm = ArmResult(correct_from=[correct_from], speed=speed, worst=worst)
-    return found
+from support.made_records import record_of, right, run_of
 
 
 @pytest.fixture
 def stored(tmp_path):
     """A run at t = -5: of ``gelu-add-1a2b`` one subgraph agrees at t = -6 only, of ``silu-3c4d`` one at t = -3."""
     records = [
-        record("gelu-add-1a2b", "a", 2.0, -11),
-        record("gelu-add-1a2b", "b", 8.0, -6),
-        record("silu-3c4d", "c", 3.0, -3, worst="output 0 at [1]: 2.5 instead of 2.0"),
+        record_of("gelu-add-1a2b", "a", right(2.0)),
+        record_of("gelu-add-1a2b", "b", right(8.0, -6)),
+        record_of("silu-3c4d", "c", right(3.0, -3, worst="output 0 at [1]: 2.5 instead of 2.0")),
     ]
-    run = Run(
-        settings={"tolerance": -5},
-        tasks=["gelu-add-1a2b", "silu-3c4d"],
-        candidates=[{"name": "mine", "path": "passes", "content_hash": "00"}],
-        selected={"mine": {"gelu-add-1a2b": 2, "silu-3c4d": 1}},
-        records=records,
-    )
-    results_file.write(tmp_path, run)
+    results_file.write(tmp_path, run_of(*records))
     return tmp_path
 
 

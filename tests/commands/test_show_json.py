@@ -11,29 +11,25 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_passbench.commands.main import main
-from pytest_passbench.core.record import ArmResult, Record, Speed
-from pytest_passbench.core.run import Run
+from pytest_passbench.core.record import ArmResult
 from pytest_passbench.run import results_file
+from support.made_records import record_of, right, run_of
 from support.paths import DATA
 
 CASES = json.loads((DATA / "es_vectors.json").read_text())
 
 
-def record(task, subgraph, ratio, status="ran", correct_from=-11):
-    speed = Speed(ratio, ratio * 0.99, ratio * 1.01, "FASTER", 10.0 * ratio, 10.0) if ratio else None
-    found = Record(task, subgraph, "mine", dtypes=["float32"])
-    found.arm = ArmResult(status=status, correct_from=[correct_from], speed=speed)
-    found.baselines["inductor"] = ArmResult(correct_from=[-11], speed=Speed(0.5, 0.49, 0.51, "SLOWER", 5.0, 10.0))
-    return found
+def judged(task, subgraph, arm):
+    return record_of(task, subgraph, arm, baselines={"inductor": right(0.5)})
 
 
 @pytest.fixture
 def run_folder(tmp_path):
-    run = Run(
+    run = run_of(
+        judged("one", "a", right(2.0)),
+        judged("one", "b", right(8.0)),
+        judged("two", "c", ArmResult("integrity")),
         settings={"score": {"b": 0.1, "p": 0.0, "interpretation": "default"}},
-        tasks=["one", "two"],
-        candidates=[{"name": "mine", "path": "passes", "content_hash": "00"}],
-        records=[record("one", "a", 2.0), record("one", "b", 8.0), record("two", "c", None, "integrity")],
     )
     results_file.write(tmp_path, run)
     return tmp_path

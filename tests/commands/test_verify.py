@@ -15,6 +15,7 @@ from pytest_passbench.report.markdown import render
 from pytest_passbench.report.report import report_of
 from pytest_passbench.run import results_file
 from pytest_passbench.run.ledger import disqualify
+from support.made_records import record_of, right
 
 PASS = """
 import torch
@@ -348,14 +349,13 @@ def test_rerun_audits_as_the_run_did(made, capsys, monkeypatch, audit):
     assert "4 subgraphs judged anew agree" in capsys.readouterr().out
 
 
-def record(task: str, name: str, status: str = "ran", folder: str = "") -> Record:
-    speed = Speed(2.0, 1.9, 2.1, "FASTER", 2.0, 1.0)
-    arm = ArmResult(status, message="caught" if status != "ran" else "", correct_from=[-11], speed=speed)
-    return Record(task, "s", "cand", arm=arm, passes=[PassReport(name, matches=1)], folder=folder)
+def by_pass(task: str, name: str, status: str = "ran", folder: str = "") -> Record:
+    arm = right(status=status, message="caught" if status != "ran" else "")
+    return record_of(task, "s", arm, "cand", passes=[PassReport(name, matches=1)], folder=folder)
 
 
 def test_one_caught_of_ten_does_not_pay():
-    records = [record("a", "p"), record("b", "p", "integrity"), record("c", "q"), record("d", "p", folder="own")]
+    records = [by_pass("a", "p"), by_pass("b", "p", "integrity"), by_pass("c", "q"), by_pass("d", "p", folder="own")]
     marked = disqualify(records)
     assert [item.arm.status for item in marked] == ["integrity", "integrity", "ran", "ran"]
     assert "pass p broke a rule on b/s: caught" in marked[0].arm.message

@@ -15,6 +15,7 @@ from pytest_passbench.plugin.live import RunProgress, outcome, spell
 from pytest_passbench.report.failure_text import describe
 from pytest_passbench.run.ledger import Ledger, fresh_folder, run_seed
 from support.docs_pages import anchors
+from support.made_records import record_of, right
 from support.paths import ROOT
 from support.plugin_runs import OK, PASS, task_text
 
@@ -35,8 +36,7 @@ class Judge:
         for subgraph in task.subgraphs:
             if subgraph.meta.get("interrupt"):
                 raise KeyboardInterrupt
-            arm = ArmResult(correct_from=[-11], speed=Speed(2.0, 1.9, 2.1, "FASTER", 10.0, 5.0))
-            yield Record(task.id, subgraph.id, candidate.name, arm=arm, dtypes=["float32"])
+            yield record_of(task.id, subgraph.id, candidate=candidate.name)
 
     def close(self):
         self.closed = True
@@ -244,9 +244,8 @@ def test_time_left_is_by_subgraphs():
 
 
 def test_a_task_in_a_few_words():
-    speed = Speed(2.0, 1.9, 2.1, "FASTER", 10.0, 5.0)
-    good = Record("t", "a", "c", arm=ArmResult(correct_from=[-11], speed=speed))
-    assert outcome([good, Record("t", "b", "c", arm=ArmResult("crash"))]) == "1/2 correct, 2.00x"
+    records = [record_of("t", "a", right(2.0)), record_of("t", "b", ArmResult("crash"))]
+    assert outcome(records) == "1/2 correct, 2.00x"
     assert outcome([]) == "0/0 correct"
 
 

@@ -2,59 +2,37 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
 
-from pytest_passbench.core.record import HARNESS_FAIL, Against, ArmResult, Record, Speed, Stored
+from pytest_passbench.core.record import HARNESS_FAIL, Against, ArmResult, Stored
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import changes, head_to_head, markdown, terminal
 from pytest_passbench.report.report import report_of
+from support.made_records import record_of, right, run_of, speed_of
 
-
-def speed(ratio: float, width: float = 0.02, verdict: str = "SAME") -> Speed:
-    return Speed(
-        ratio, ratio / (1 + width), ratio * (1 + width), verdict, 10.0 * ratio, 10.0, [[math.log(ratio)]] * 3
-    )
-
-
-def right(ratio: float | None = 1.5) -> ArmResult:
-    return ArmResult(correct_from=[-11], speed=speed(ratio) if ratio else None)
+STRICTNESS = {"max_regression": 0.03, "compare_strict": False}
 
 
 def wrong() -> ArmResult:
     return ArmResult(correct_from=[99], speed_note="not measured: the outputs are wrong")
 
 
-def record(task: str, subgraph: str, arm: ArmResult, **values: object) -> Record:
-    return Record(task, subgraph, "mine", dtypes=["float32"], arm=arm, **values)
-
-
-def run_of(*records: Record, **values: object) -> Run:
-    candidates = [{"name": "mine", "path": "mine", "content_hash": "1"}]
-    return Run(
-        settings={"max_regression": 0.03, "compare_strict": False},
-        records=list(records),
-        tasks=list(dict.fromkeys(item.task for item in records)),
-        candidates=candidates,
-        **values,
-    )
-
-
 @pytest.fixture
 def duel() -> Run:
     def against(arm: ArmResult, ratio: float | None = None, verdict: str = "SAME") -> Against:
-        return Against(arm, speed(ratio, verdict=verdict) if ratio else None)
+        return Against(arm, speed_of(ratio, verdict=verdict) if ratio else None)
 
     return run_of(
-        record("better", "a", right(), against=against(right(), 1.1, "FASTER")),
-        record("worse", "a", right(), against=against(right(), 0.8, "SLOWER")),
-        record("worse", "b", right(), against=against(right(), 1.0)),
-        record("mixed", "a", right(), against=against(ArmResult("pass_miss", "match"))),
-        record("mixed", "b", right(), against=against(wrong())),
-        record("mixed", "c", wrong(), against=against(right())),
-        record("mixed", "d", right(), against=against(replace(right(), correct_from=[-3]), 0.5, "SLOWER")),
+        record_of("better", "a", right(), against=against(right(), 1.1, "FASTER")),
+        record_of("worse", "a", right(), against=against(right(), 0.8, "SLOWER")),
+        record_of("worse", "b", right(), against=against(right(), 1.0)),
+        record_of("mixed", "a", right(), against=against(ArmResult("pass_miss", "match"))),
+        record_of("mixed", "b", right(), against=against(wrong())),
+        record_of("mixed", "c", wrong(), against=against(right())),
+        record_of("mixed", "d", right(), against=against(replace(right(), correct_from=[-3]), 0.5, "SLOWER")),
+        settings=STRICTNESS,
         against={"name": "old", "path": "old", "content_hash": "2"},
     )
 
@@ -85,29 +63,30 @@ def test_terminal_and_markdown_show_the_same_rows(duel):
 
 
 def test_a_run_without_a_reference_or_an_earlier_run_shows_neither():
-    run = run_of(record("a", "a", right()))
+    run = run_of(record_of("a", "a", right()))
     shown = terminal.summary(report_of(run)) + markdown.render(report_of(run))
     assert "Head to head" not in shown
     assert "Changes" not in shown
 
 
 def stored(ratio: float | None = 1.5, **values: object) -> Stored:
-    return Stored(correct=True, speed=speed(ratio) if ratio else None) if not values else Stored(**values)
+    return Stored(correct=True, speed=speed_of(ratio) if ratio else None) if not values else Stored(**values)
 
 
 @pytest.fixture
 def changed() -> Run:
     return run_of(
-        record("same", "a", right(), stored=stored()),
-        record("same", "b", right(), stored=stored(note="another edition")),
-        record("fell", "a", right(1.2), stored=stored()),
-        record("lost", "a", ArmResult("crash"), stored=stored()),
-        record("lost", "b", right(3.0), stored=stored()),
-        record("rest", "a", right(), stored=stored(correct=False)),
-        record("rest", "b", wrong(), stored=stored(correct=False)),
-        record("rest", "c", ArmResult(HARNESS_FAIL), stored=stored()),
-        record("rest", "d", right()),
-        record("rest", "e", right(None), stored=stored()),
+        record_of("same", "a", right(1.5), stored=stored()),
+        record_of("same", "b", right(1.5), stored=stored(note="another edition")),
+        record_of("fell", "a", right(1.2), stored=stored()),
+        record_of("lost", "a", ArmResult("crash"), stored=stored()),
+        record_of("lost", "b", right(3.0), stored=stored()),
+        record_of("rest", "a", right(1.5), stored=stored(correct=False)),
+        record_of("rest", "b", wrong(), stored=stored(correct=False)),
+        record_of("rest", "c", ArmResult(HARNESS_FAIL), stored=stored()),
+        record_of("rest", "d", right(1.5)),
+        record_of("rest", "e", right(None), stored=stored()),
+        settings=STRICTNESS,
         noise={"delta": 0.1},
         compared={"file": "runs/old/results.json", "subgraphs": 12, "noise": {"delta": 0.05}},
     )
@@ -142,7 +121,7 @@ def test_subgraphs_of_the_earlier_run_that_are_missing_are_counted(changed):
      (1.2, 1.47, False, True), (1.7, None, False, False), (1.47, 1.7, False, False)],
 )  # fmt: skip
 def test_a_regression_is_certain_in_both_measurements(now, again, fails, strictly):
-    said = replace(stored(), again=speed(again) if again else None)
-    found = record("a", "a", right(now), stored=said)
+    said = replace(stored(), again=speed_of(again) if again else None)
+    found = record_of("a", "a", right(now), stored=said)
     assert changes.regressed(found, 0.03) is fails
     assert changes.regressed(found, 0.03, strict=True) is strictly

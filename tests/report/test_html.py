@@ -165,7 +165,7 @@ def hostile() -> Run:
         record.passes, record.findings = [hit, miss], [finding]
         record.baselines = {EVIL: ArmResult(speed=speed, correct_from=[-11])}
         records.append(record)
-    run = sample_runs.run_of(records, [EVIL], environment={EVIL: EVIL}, started=EVIL, finished=EVIL)
+    run = sample_runs.finished_run(records, [EVIL], environment={EVIL: EVIL}, started=EVIL, finished=EVIL)
     run.candidates[0]["path"] = EVIL
     run.parts = [{EVIL: EVIL}]
     return run
@@ -246,7 +246,7 @@ def test_packed_rounds_are_the_rounds(pairs, limit):
 
 
 def odd_runs() -> dict[str, Run]:
-    nothing = sample_runs.run_of([], [])
+    nothing = sample_runs.finished_run([], [])
     odd = sample_runs.full_run(1, 2)
     first, second = odd.records
     first.arm.speed.low, first.arm.speed.high = 0.0, math.inf
@@ -254,7 +254,7 @@ def odd_runs() -> dict[str, Run]:
     first.arm.error64 = second.eager_error64 = [math.nan, math.inf]
     first.arm.greatest_ratio64 = [math.inf]
     second.arm.speed.pairs = [[0.1, 0.1], []]
-    bare = sample_runs.run_of([Record("t", "s", "c")], ["t"], noise={}, environment={}, settings={}, seed={})
+    bare = sample_runs.finished_run([Record("t", "s", "c")], ["t"], noise={}, environment={}, settings={}, seed={})
     unknown = sample_runs.full_run(1, 1)
     unknown.noise = {"width": math.inf, "sessions": 0}
     unknown.interrupted = True

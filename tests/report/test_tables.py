@@ -7,36 +7,19 @@ import re
 import pytest
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.record import ArmResult, Finding, PassReport, Record, Speed
+from pytest_passbench.core.record import ArmResult, Finding, PassReport
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import markdown, tables, terminal
 from pytest_passbench.report.caveats import caveats
 from pytest_passbench.report.report import report_of
 from pytest_passbench.score import board
+from support.made_records import record_of, right, run_of, speed_of
 
 HASH = "ab" * 32
 
 
-def speed(ratio, width=0.02):
-    low, high = ratio / (1 + width), ratio * (1 + width)
-    verdict = "FASTER" if low > 1 else "SLOWER" if high < 1 else "SAME"
-    return Speed(ratio, low, high, verdict, 10.0 * ratio, 10.0)
-
-
 def judged(task, subgraph, arm, **values):
-    record = Record(task, subgraph, "mine", dtypes=["float32"], arm=arm, operators=["gelu", "add"], **values)
-    record.baselines["inductor"] = ArmResult(correct_from=[-6], speed=speed(0.8))
-    return record
-
-
-def correct(ratio, correct_from=-11, note=""):
-    return ArmResult(correct_from=[correct_from], speed=speed(ratio) if ratio else None, speed_note=note)
-
-
-def run_of(*records, **values):
-    given = {"tasks": list(dict.fromkeys(record.task for record in records)), "settings": {"tolerance": -5}}
-    candidates = [{"name": "mine", "path": "candidates/mine", "content_hash": HASH}]
-    return Run(records=list(records), candidates=candidates, **{**given, **values})
+    return record_of(task, subgraph, arm, operators=["gelu", "add"], baselines={"inductor": right(0.8, -6)}, **values)
 
 
 @pytest.fixture
@@ -44,10 +27,10 @@ def run():
     miss = PassReport("fuse_silu", 0, [], "tmp_2 = mul: expected silu, found chunk")
     hit = PassReport("fuse_gelu", 1, ["gelu"])
     finding = Finding("source", "torch-call", "violation", "torch.matmul in a replacement", "p.py", 12)
-    bad = ArmResult(correct_from=[-4], speed=speed(1.2), worst="output 0: 1.01 for 1.0", error64=[1e-6])
+    bad = ArmResult(correct_from=[-4], speed=speed_of(1.2), worst="output 0: 1.01 for 1.0", error64=[1e-6])
     return run_of(
-        judged("good", "a", correct(2.0), passes=[hit]),
-        judged("good", "b", correct(0.5), passes=[hit]),
+        judged("good", "a", right(2.0), passes=[hit]),
+        judged("good", "b", right(0.5), passes=[hit]),
         judged("poor", "a", bad, eager_error64=[1e-5]),
         judged("poor", "b", ArmResult(status="integrity"), findings=[finding]),
         judged("none", "a", ArmResult(status="pass_miss", message="no pass matched"), passes=[miss]),
@@ -155,7 +138,7 @@ def test_passes_that_were_not_tuned_are_counted_once(run):
 
 
 def test_a_speed_that_was_not_measured_is_said_and_no_number():
-    run = run_of(judged("one", "a", correct(None, note="Triton's interpreter")), judged("one", "b", correct(4.0)))
+    run = run_of(judged("one", "a", right(None, speed_note="Triton's interpreter")), judged("one", "b", right(4.0)))
     _, mine, _ = tables.board_table(run).rows
     assert (mine[1], mine[3], mine[5], mine[7]) == ("not measured", "not measured", "100.0", "not measured")
     assert mine[4].startswith("4.000")
@@ -168,7 +151,7 @@ def test_a_speed_that_was_not_measured_is_said_and_no_number():
 
 
 def test_where_nothing_was_measured_there_is_no_mean():
-    run = run_of(judged("one", "a", correct(None)))
+    run = run_of(judged("one", "a", right(None)))
     assert tables.board_table(run).rows[1][4] == "not measured"
     assert tables.task_table(run, "mine").rows[0][1] == "not measured"
     assert board.metric(run, "mine", "gmean") is None
@@ -226,7 +209,7 @@ def test_an_unknown_metric(run):
 
 
 def test_two_candidates_have_a_row_and_a_table_each(run):
-    other = Record("good", "a", "other", dtypes=["float32"], arm=correct(3.0))
+    other = record_of("good", "a", right(3.0), "other")
     run.records.append(other)
     run.candidates.append({"name": "other", "path": "o", "content_hash": "00"})
     assert [row[0] for row in tables.board_table(run).rows] == ["eager", "mine", "other", "inductor"]
@@ -247,7 +230,7 @@ def test_a_speed_of_launches_is_said_to_be_one():
     timed = {"near": (8.0, 9.0), "eager waits": (2.0, 9.0), "candidate waits": (8.0, 4.0), "not told": (None, None)}
     records = []
     for name, (eager, other) in timed.items():
-        arm = correct(1.0)
+        arm = right(1.0)
         arm.speed.eager_device_us, arm.speed.other_device_us = eager, other
         records.append(judged("t", name, arm))
     run = run_of(*records)

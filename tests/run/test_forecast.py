@@ -7,26 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench.commands.main import main
-from pytest_passbench.core.record import ArmResult, Record
-from pytest_passbench.core.run import Run
 from pytest_passbench.run import results_file
 from pytest_passbench.run.forecast import forecast_line, plan
+from support.made_records import record_of, run_of
 
 
 @pytest.fixture
 def stored(tmp_path):
-    def record(task: str, subgraph: str, **durations: float) -> Record:
-        return Record(
-            task=task, subgraph=subgraph, candidate="c", arm=ArmResult(correct_from=[-5]), durations=durations
-        )
-
-    run = Run(
+    run = run_of(
+        record_of("short", "a", durations={"load": 0.5, "measure": 0.5}),
+        record_of("long", "a", durations={"measure": 70.0}),
+        record_of("long", "b", durations={"measure": 5.0, "verify": 1.0}),
         tasks=["short", "long", "cut"],
-        records=[
-            record("short", "a", load=0.5, measure=0.5),
-            record("long", "a", measure=70.0),
-            record("long", "b", measure=5.0, verify=1.0),
-        ],
     )
     results_file.write(tmp_path, run)
     return tmp_path
@@ -43,7 +35,7 @@ def test_two_workers_take_the_longest_task_first(stored):
 
 
 def test_a_run_without_durations_has_no_forecast():
-    assert forecast_line(Run(tasks=["a"], records=[Record("a", "s", "c")])) == ""
+    assert forecast_line(run_of(record_of("a", "s"))) == ""
 
 
 def test_a_plan_runs_the_longest_first():

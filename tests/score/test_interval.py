@@ -12,15 +12,12 @@ from hypothesis import strategies as st
 from pytest_passbench.core.record import Speed
 from pytest_passbench.score.interval import Interval, combined, quotient
 from pytest_passbench.timing.estimate import from_values
-
-
-def speed(ratio: float, width: float = 0.01) -> Speed:
-    return Speed(ratio, ratio / (1 + width), ratio * (1 + width), "FASTER", 1.0, 1.0 / ratio)
+from support.made_records import speed_of
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 100), st.floats(0.001, 0.5)), min_size=1, max_size=10))
 def test_combined_intervals_contain_their_mean_and_are_no_wider_than_the_widest(pairs):
-    found = combined([speed(ratio, width) for ratio, width in pairs])
+    found = combined([speed_of(ratio, width) for ratio, width in pairs])
     mean = math.exp(sum(math.log(ratio) for ratio, _ in pairs) / len(pairs))
     assert found.ratio == pytest.approx(mean)
     assert found.low <= found.ratio <= found.high
@@ -28,18 +25,18 @@ def test_combined_intervals_contain_their_mean_and_are_no_wider_than_the_widest(
 
 
 def test_one_interval_is_its_own_combination():
-    found = combined([speed(1.5, 0.1)])
+    found = combined([speed_of(1.5, 0.1)])
     assert (found.low, found.high) == pytest.approx((1.5 / 1.1, 1.5 * 1.1))
 
 
 def test_what_the_machine_adds_to_all_does_not_average_out():
-    many = [speed(1.0, 0.01)] * 100
+    many = [speed_of(1.0, 0.01)] * 100
     assert combined(many, offset=0.02).high > 1.02
     assert combined([]) is None
 
 
 def test_an_unresolved_interval_stays_infinitely_wide():
-    found = combined([Speed(1.0, 0.0, math.inf, "UNRESOLVED", 1.0, 1.0), speed(1.0)])
+    found = combined([Speed(1.0, 0.0, math.inf, "UNRESOLVED", 1.0, 1.0), speed_of(1.0)])
     assert (found.low, found.high) == (0.0, math.inf)
 
 
@@ -56,7 +53,7 @@ def test_the_interval_of_a_mean_covers():
 
 @given(st.floats(0.01, 100), st.floats(0.01, 100), st.floats(0.001, 0.5))
 def test_a_quotient_and_its_inverse_have_inverse_intervals(now, then, width):
-    there, back = quotient(speed(now, width), speed(then)), quotient(speed(then), speed(now, width))
+    there, back = quotient(speed_of(now, width), speed_of(then)), quotient(speed_of(then), speed_of(now, width))
     assert there.ratio == pytest.approx(now / then)
     assert (back.low, back.high) == pytest.approx((1 / there.high, 1 / there.low))
     assert there.high / there.ratio >= 1 + max(width, 0.01) - 1e-9

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
 
 from pytest_passbench.core.record import ArmResult, Finding, PassReport, Record, Speed
 from pytest_passbench.core.run import Run
+from support.made_records import run_of, speed_of
 
 OPERATORS = ("add", "mul", "softmax", "gelu", "layer_norm", "mean", "pow", "rsqrt", "silu", "dropout", "to", "view")
 DTYPES = ("float32", "float16", "bfloat16")
@@ -18,18 +18,16 @@ TASKS, SUBGRAPHS, MEAN_ROUNDS = 200, 2060, 210  # rounds: as a run of the lite s
 WIDTH = 0.03
 
 
-def speed(
+def random_speed(
     rng: random.Random, ratio: float, verdict: str = "", rounds: int = MEAN_ROUNDS, width: float = WIDTH
 ) -> Speed:
     """Return a made-up speed with about so many rounds, in pairs of about 12."""
-    low, high = ratio * math.exp(-width), ratio * math.exp(width)
-    said = verdict or ("FASTER" if low > 1 else "SLOWER" if high < 1 else "SAME")
     pairs = [
         [rng.gauss(math.log(ratio), 4 * width) for _ in range(rng.randint(9, 15))]
         for _ in range(max(1, rounds // 12))
     ]
     eager = math.exp(rng.uniform(1.5, 7.0))
-    return Speed(ratio, low, high, said, eager, eager / ratio, pairs)
+    return speed_of(ratio, math.expm1(width), verdict, eager_us=eager, other_us=eager / ratio, pairs=pairs)
 
 
 def right(rng: random.Random, task: str, number: int, operators: list[str], candidate: str = "made-up") -> Record:
@@ -39,7 +37,7 @@ def right(rng: random.Random, task: str, number: int, operators: list[str], cand
     ratio, rounds = math.exp(rng.gauss(0.35, 0.25)), int(rng.expovariate(1 / MEAN_ROUNDS)) + 24
     arm = ArmResult(correct_from=[rng.choice((-11, -6, -5))], error64=[error * rng.uniform(0.3, 1.2)],
                     greatest_ratio64=[rng.uniform(0.3, 1.9)], mean_ratio64=[rng.uniform(0.5, 1.2)],
-                    speed=speed(rng, ratio, rounds=rounds))  # fmt: skip
+                    speed=random_speed(rng, ratio, rounds=rounds))  # fmt: skip
     plan = [
         f"allocate b0: {dtype} [{number % 8 + 1}, {rows}, 768]",
         f"launch fused_{operators[0]}(a0, a1, b0, {rows * 768})",
@@ -64,14 +62,12 @@ def full_run(tasks: int = TASKS, subgraphs: int = SUBGRAPHS) -> Run:
         records += [right(rng, names[-1], 1000 * index + at, operators) for at in range(count)]
     for number, record in enumerate(records):
         record.subgraph = f"{record.subgraph}-{number}"  # unique, as in a task
-    return run_of(records, names)
+    return finished_run(records, names)
 
 
-def run_of(records: list[Record], tasks: list[str], **values: object) -> Run:
-    """Return a run of these records."""
-    names = list(dict.fromkeys(record.candidate for record in records))
-    counts = {name: Counter(record.task for record in records if record.candidate == name) for name in names}
-    given = {
+def finished_run(records: list[Record], tasks: list[str], **values: object) -> Run:
+    """Return a run of these records from its start to its end, with its machine."""
+    facts = {
         "settings": {"tolerance": -5, "criterion": "ladder", "pipeline": "direct", "baselines": [],
                      "audit": "standard"},
         "environment": {"cpu": "made up", "cores": 2, "torch": "2.13.0+cpu", "python": "3.11.7", "load": 0.52},
@@ -79,10 +75,8 @@ def run_of(records: list[Record], tasks: list[str], **values: object) -> Run:
         "seed": {"commitment": "cd" * 32, "revealed": "ef" * 32},
         "started": "2026-11-01T10:00:00+00:00",
         "finished": "2026-11-01T11:30:00+00:00",
-        "selected": {name: dict(count) for name, count in counts.items()},
     }  # fmt: skip
-    candidates = [{"name": name, "path": f"candidates/{name}", "content_hash": "ab" * 32} for name in names]
-    return Run(records=records, tasks=tasks, candidates=candidates, **{**given, **values})  # type: ignore[arg-type]
+    return run_of(*records, tasks=tasks, **{**facts, **values})
 
 
 def troubled_run(candidate: str = "troubled") -> Run:
@@ -127,7 +121,7 @@ def troubled_run(candidate: str = "troubled") -> Run:
         [records[2], records[3], records[4]],
         [(0.6, "SLOWER", WIDTH), (1.0, "SAME", 0.01), (1.04, "UNRESOLVED", 0.2)], strict=True
     ):  # fmt: skip
-        record.arm.speed = speed(rng, ratio, verdict, width=width)
+        record.arm.speed = random_speed(rng, ratio, verdict, width=width)
     records[-1].arm.correct_from, records[-1].arm.worst = (
         [-2],
         "output 0 [3, 4]: 1.013 for 1.0 (greatest error 0.013)",
@@ -136,8 +130,8 @@ def troubled_run(candidate: str = "troubled") -> Run:
     records[-2].arm.speed, records[-2].arm.speed_note = None, "Triton's interpreter ran it"
     for record in records:
         record.baselines["inductor"] = ArmResult(correct_from=[-6], greatest_ratio64=[1.0], mean_ratio64=[1.0],
-                                                 speed=speed(rng, 0.9, rounds=60))  # fmt: skip
-    run = run_of(records, [*operators, "never-judged-6666"])
+                                                 speed=random_speed(rng, 0.9, rounds=60))  # fmt: skip
+    run = finished_run(records, [*operators, "never-judged-6666"])
     run.selected[candidate]["never-judged-6666"] = 3
     run.settings["baselines"] = ["inductor"]
     return run
