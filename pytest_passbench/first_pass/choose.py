@@ -30,7 +30,8 @@ class Choice:
 
     def __init__(self, where: str, form: GraphForm, candidates: Iterator[Part], reasons: dict[Node, str]) -> None:
         self.where, self.form, self.candidates, self.reasons = where, form, candidates, reasons
-        self.next("; ".join(dict.fromkeys(reasons.values())) or "views, which cost nothing")
+        names = dict.fromkeys(op_name(node) for node in form.operators if not is_metadata(node))
+        self.next("; ".join(dict.fromkeys(reasons.values())) or ", ".join(names))
 
     def next(self, cause: str) -> None:
         """Choose the next best part. Raises UserError with the cause if there is none."""

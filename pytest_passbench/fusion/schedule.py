@@ -208,4 +208,4 @@ class _Merging:
         """Return how well registers lie along a loop: unit steps are best, of stores above all."""
         points = [1.0 if s[d] == 1 else 0.4 if s[d] == 0 else -0.7 for s in self.steps]
         total = 2 * sum(points[:stores]) + sum(points[stores:])
-        return total * min(1.0, self.sizes[d] / 8) if total > 0 else total
+        return total * min(8, int(self.sizes[d])) / 8 if total > 0 else total

@@ -19,7 +19,10 @@ from pytest_passbench.fusion.triton_text import helpers, in_triton
 
 WIDEST = 1 << 14
 """The elements of a row that a program holds as one block. A longer row is read in blocks, once for each sweep."""
-FIRST = {Kind.REAL: {"sum": "0.0", "greatest": 'float("-inf")'}, Kind.WHOLE: {"sum": "0", "greatest": "-(2**63)"}}
+FIRST = {
+    Kind.REAL: {"sum": "0.0", "total": "0.0", "greatest": 'float("-inf")'},
+    Kind.WHOLE: {"sum": "0", "total": "0", "greatest": "-(2**63)"},
+}
 """What a reduction begins with."""
 HEAD = "import triton\nimport triton.language as tl\n"
 
