@@ -4,19 +4,26 @@ import math
 
 from pytest_passbench.fusion import regions
 
+SIMPLE = {"add", "sub", "mul", "relu", "neg", "iadd", "imul"}
 
-def elements(node):
-    return math.prod(node.meta["tensor_meta"].shape)
+
+def cost(node):
+    name = getattr(node.target, "__name__", node.target)
+    return name.rstrip("_") not in SIMPLE, math.prod(node.meta["tensor_meta"].shape)
 
 
 def supported(node):
     nodes = [other for other in node.graph.nodes if "tensor_meta" in other.meta and regions.supported(other)]
-    return node is min(filter(computes, nodes), key=elements, default=None)
+    return node is min(filter(computes, nodes), key=cost, default=None)
 
 
 def computes(node):
-    memory = node.meta["val"].untyped_storage()
-    return all(memory._cdata != value.meta["val"].untyped_storage()._cdata for value in node.all_input_nodes)
+    return not any(memory(node) & memory(value) for value in node.all_input_nodes)
+
+
+def memory(node):
+    values = node.meta["val"] if isinstance(node.meta["val"], (tuple, list)) else [node.meta["val"]]
+    return {value.untyped_storage()._cdata for value in values if hasattr(value, "untyped_storage")}
 
 
 def replacement_func():
