@@ -5,11 +5,15 @@ import math
 from pytest_passbench.fusion import regions
 
 SIMPLE = {"add", "sub", "mul", "relu", "neg", "iadd", "imul"}
+CASTS = {"to", "type", "type_as", "float", "half", "bfloat16", "double", "long", "int", "bool"}  # no match alone
+
+
+def name(node):
+    return getattr(node.target, "__name__", node.target).rstrip("_")
 
 
 def cost(node):
-    name = getattr(node.target, "__name__", node.target)
-    return name.rstrip("_") not in SIMPLE, math.prod(node.meta["tensor_meta"].shape)
+    return name(node) not in SIMPLE, math.prod(node.meta["tensor_meta"].shape)
 
 
 def supported(node):
@@ -18,7 +22,7 @@ def supported(node):
 
 
 def computes(node):
-    return not any(memory(node) & memory(value) for value in node.all_input_nodes)
+    return name(node) not in CASTS and not any(memory(node) & memory(value) for value in node.all_input_nodes)
 
 
 def memory(node):
