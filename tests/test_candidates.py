@@ -69,6 +69,16 @@ def test_cpu_fused_covers_the_lite_tasks_and_is_as_eager(path: Path, fused: list
     assert all(_check(task, subgraph, fused) for subgraph in _small(task))
 
 
+@pytest.mark.parametrize("path", LITE[:3], ids=lambda path: path.name.split(".")[0])
+def test_trivial_takes_one_operator(path: Path) -> None:
+    task = read_task(path)
+    subgraph = next(_small(task))
+    graph = build_graph(task.graphs[subgraph.graph], subgraph.id)
+    inputs = [_input(spec, torch.Generator().manual_seed(7)) for spec in subgraph.inputs]
+    (report,) = build("direct", graph, _passes("trivial"), inputs).reports
+    assert (report.kind, report.matches, len(report.operators)) == ("region", 1, 1)
+
+
 def test_no_match_misses_and_says_how_near_it_came() -> None:
     task = read_task(next(path for path in LITE if "tanh" in path.name or "mul-pow" in path.name))
     subgraph = task.subgraphs[0]

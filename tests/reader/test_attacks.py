@@ -61,7 +61,7 @@ def forged(bench, gelu_add_pass):
     """A candidate whose reader tells this of its pass."""
 
     def make(pattern: Any, replacement: Any = ARGUMENTS) -> Any:
-        told = json.dumps({"pattern": pattern, "replacement": replacement})
+        told = json.dumps({"kind": "pattern", "pattern": pattern, "replacement": replacement, "place": ""})
         return bench.candidate({"p": TOLD % told.replace("\\", "\\\\") + gelu_add_pass})
 
     return make

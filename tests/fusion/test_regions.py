@@ -1,0 +1,71 @@
+"""What the generator takes of a graph, and what it leaves to eager, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.fx import GraphModule, symbolic_trace
+
+from pytest_passbench.fusion.ir import Unsupported
+from pytest_passbench.fusion.regions import annotate, launch, reason
+
+
+def annotated(function: Callable[..., Any], *inputs: torch.Tensor) -> GraphModule:
+    module = symbolic_trace(function)
+    annotate(module, inputs)
+    return module
+
+
+def reasons(function: Callable[..., Any], *inputs: torch.Tensor) -> list[str]:
+    nodes = annotated(function, *inputs).graph.nodes
+    return [reason(node) for node in nodes if node.op.startswith("call")]
+
+
+X, HUGE = torch.zeros(4, 6), torch.empty(2**31, device="meta")
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "expected"),
+    [
+        (lambda x: x.relu() + 1, [X], ["", ""]),
+        (lambda x: torch.nn.functional.linear(x, x), [X], ["linear stays eager's"]),
+        (lambda x: x @ x.t(), [X], ["", "matmul stays eager's"]),
+        (lambda x: x.relu(), [HUGE], ["a tensor of 2147483648 elements"]),
+        (lambda x: torch.polygamma(2, x), [X], ["polygamma"]),
+        (lambda x: x.relu_(), [X], ["relu_ into an input"]),
+        (lambda x: x.exp().relu_(), [X], ["", ""]),
+    ],
+)
+def test_each_call_has_a_kernel_or_a_reason(function, inputs, expected):
+    for actual, start in zip(reasons(function, *inputs), expected, strict=True):
+        assert actual.startswith(start) if start else not actual
+
+
+def test_a_call_in_place_that_shows_elsewhere_is_not_taken():
+    def shared(x):
+        a = x.exp()
+        b = a.view(-1)
+        return a.relu_(), b
+
+    assert reasons(shared, X) == ["", "", "relu_ into an input"]
+
+
+def test_a_region_is_one_launch():
+    x = torch.randn(4, 6)
+    region = annotated(lambda x: ((x.relu() + 1).softmax(-1),), x)
+    torch.testing.assert_close(launch(region, x)[0], region(x)[0])
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: (x.sin(),), "sin is faster in eager"),
+        (lambda x: (x.view(-1),), "nothing to compute"),
+    ],
+)
+def test_a_region_that_gains_nothing_is_left(function, message):
+    with pytest.raises(Unsupported, match=message):
+        launch(annotated(function, X), X)
