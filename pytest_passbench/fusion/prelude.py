@@ -135,9 +135,9 @@ struct Ordered {  // adds a row in the order of torch.sum, whose bits show where
   void add(vec x, int64_t lanes) { pb::store(terms + n, x, lanes); n += lanes; }
   vec row() const {
     if (n >= 8) return pb::all(pb::sum_as_torch(n, terms));
-    float sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += terms[i];
-    return pb::all(sum);
+    float chains[4] = {};  // of which the first one takes what is left after four terms
+    for (int64_t i = 0; i < n; i++) chains[i < 4 ? i : 0] += terms[i];
+    return pb::all(chains[0] + chains[1] + chains[2] + chains[3]);
   }
 };
 """,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 import torch
@@ -173,7 +173,7 @@ def _nest(loops: Loops, stores: tuple[Store, ...]) -> Nest:
     merging = _Merging(sizes, [access.at.steps for access in accesses])
     rows = merging.ordered([d for d in range(len(sizes)) if d not in loops.reduced])
     sweep = merging.ordered(sorted(loops.reduced))
-    weights = {d: merging.weight(d, len(stores)) for d in [*rows, *sweep[-1:]]}
+    weights = {d: merging.weight(d, len(stores), sweep) for d in [*rows, *sweep[-1:]]}
     lane = max(weights, key=lambda d: weights[d]) if weights else 0
     laned = frozenset(merging.members.get(lane, {lane}))
     if loops.reduced:
@@ -204,8 +204,14 @@ class _Merging:
             loops.append(d)
         return loops
 
-    def weight(self, d: int, stores: int) -> float:
-        """Return how well registers lie along a loop: unit steps are best, of stores above all."""
+    def weight(self, d: int, stores: int, sweep: Sequence[int]) -> float:
+        """Return how well registers lie along a loop: unit steps are best, of stores above all.
+
+        What is read or written once a row counts less than what is in its ``sweep``.
+        """
         points = [1.0 if s[d] == 1 else 0.4 if s[d] == 0 else -0.7 for s in self.steps]
+        if sweep:
+            swept = [any(s[loop] for loop in sweep) for s in self.steps]
+            points = [point if often else point / 4 for point, often in zip(points, swept, strict=True)]
         total = 2 * sum(points[:stores]) + sum(points[stores:])
         return total * min(8, int(self.sizes[d])) / 8 if total > 0 else total

@@ -64,6 +64,11 @@ class Recording(TorchDispatchMode):
         for index, tensor in enumerate(tensors):
             self._places[_storage(tensor)] = ("argument", index, tensor.data_ptr())
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False, or the first call in this mode would import torch's compiler, which takes over a second."""
+        return False
+
     def plan(self, result: Any) -> LaunchPlan:
         """Return the plan of a call that returned ``result``. Raises Rejected for any other result."""
         returns = tuple(self.operand(value) for value in self._results(result))
