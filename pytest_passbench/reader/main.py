@@ -51,16 +51,15 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     os.dup2(log_fd, 2)
     os.close(log_fd)
     harden.die_with_parent()
-    limits = message["limits"]
+    limits, folder = message["limits"], Path(message["folder"]).resolve()
+    if any(_may_have_regions(folder, stem) for stem in message["stems"]):
+        importlib.import_module("torch._dynamo")  # for calls on meta tensors. Limited processes may not import it
     harden.limit_resources(limits["memory"], limits["file_bytes"], limits["processes"])
     seccomp.untrusted(network=limits["network"])
-    folder = Path(message["folder"]).resolve()
     launches.install(folder)
     try:
         passes = load_passes(folder, message["stems"])
         answer = [pass_as_data(item) for item in passes]
-        if any(isinstance(item, LoadedRegionPass) for item in passes):
-            importlib.import_module("torch._dynamo")  # which calls on meta tensors need: once here, not in each fork
     except PassError as error:
         send(channel, {"status": "failed", "message": str(error)[:MAX_CHARACTERS]})
         return
@@ -76,6 +75,14 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
                 _serve(channel, {**order, "seeds": [0]}, by_name, folder)
             else:
                 _serve(channel, order, by_name, folder)
+
+
+def _may_have_regions(folder: Path, stem: str) -> bool:
+    """Return True if a pass's file has the word that makes it a region pass."""
+    try:
+        return b"supported" in (folder / f"{stem}.py").read_bytes()
+    except OSError:
+        return False
 
 
 def pass_as_data(item: AnyLoaded) -> dict[str, Any]:

@@ -329,7 +329,7 @@ class Reader:
 
 REQUEST: dict[str, Any] = {
     "name": "p", "arguments": [{"tensor": 0}], "tensors": [TENSORS[0].to_data()],
-    "outputs": 1, "sequence": False, "results": [],
+    "outputs": 1, "sequence": False, "results": [], "region": "",
 }  # fmt: skip
 
 

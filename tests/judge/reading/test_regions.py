@@ -92,7 +92,7 @@ def records(shared_bench):
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_a_wrong_answer_about_regions_fails_with_a_message(records, name):
     arm = records[f"{name}/float32-x1"].arm
-    assert arm.status == SUPPORTED[name][1]
+    assert arm.status == SUPPORTED[name][1], arm.message
     assert SUPPORTED[name][2] in arm.message
 
 
