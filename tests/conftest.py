@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -86,13 +87,27 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("sandbox")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what this machine lacks something for, and say what."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what this machine lacks something for, and say what. Leave out slow tests that are not drawn."""
+    left_out = [item for item in items if not _is_drawn(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
     for name, (is_there, reason) in NEEDS.items():
         marked = [item for item in items if item.get_closest_marker(name)]
         if marked and not is_there():
             for item in marked:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _is_drawn(item: pytest.Item) -> bool:
+    """Return True unless ``PASSBENCH_SLOW_TESTS=N:SEED`` leaves a slow test out.
+
+    Of slow tests that are no samples, it keeps one in N, and other ones for each seed.
+    """
+    share, _, seed = os.environ.get("PASSBENCH_SLOW_TESTS", "1").partition(":")
+    if not item.get_closest_marker("slow") or item.get_closest_marker("sample"):
+        return True
+    return zlib.crc32(f"{seed} {item.nodeid}".encode()) % int(share) == 0
 
 
 def _has_gpu() -> bool:
