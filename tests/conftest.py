@@ -89,9 +89,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip what this machine lacks something for, and say what. Leave out slow tests that are not drawn."""
-    left_out = [item for item in items if not _is_drawn(item)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
+    drawn = {item: _is_drawn(item) for item in items}
+    config.hook.pytest_deselected(items=[item for item in items if not drawn[item]])
+    items[:] = [item for item in items if drawn[item]]
     for name, (is_there, reason) in NEEDS.items():
         marked = [item for item in items if item.get_closest_marker(name)]
         if marked and not is_there():

@@ -106,7 +106,7 @@ class Candidate:
 
     @cached_property
     def passes(self) -> str:
-        """What passes it has, in words: "pattern passes", "region passes", or "pattern and region passes"."""
+        """The kinds of its passes in words: "pattern passes", "region passes", or "pattern and region passes"."""
         kinds = frozenset[str]().union(*(directory.kinds for directory in self.directories))
         return f"{' and '.join(sorted(kinds)) or 'no'} passes"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,6 +9,7 @@ from torch.fx import Graph
 
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.first_pass.parts import Part
+from pytest_passbench.first_pass.values import TensorForm
 from pytest_passbench.plans.graphs import Traced
 from pytest_passbench.plans.launch import Argument, Form, Request
 from pytest_passbench.plans.values import decode
@@ -19,25 +18,6 @@ from pytest_passbench.rewrite.effects import thread_inplace
 from pytest_passbench.rewrite.passes import Kernel, Pass
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.instantiate import example_inputs
-
-
-@dataclass(frozen=True)
-class TensorForm:
-    """A tensor argument as a match has it. Strides count elements."""
-
-    dtype: torch.dtype
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    def dense(self, order: Sequence[int]) -> bool:
-        """Return True if the elements lie in one block, with the dimensions in this order, the last one densest."""
-        expected = 1
-        for d in reversed(order):
-            if self.sizes[d] != 1 and self.strides[d] != expected:
-                return False
-            expected *= self.sizes[d]
-        return True
-
 
 Column = tuple[Any, ...]
 """What a wrapper gets in one match: a :class:`TensorForm` or a literal for each argument."""

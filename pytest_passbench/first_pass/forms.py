@@ -15,7 +15,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.first_pass.likeness import meaning, same, skeleton
-from pytest_passbench.first_pass.values import ValueMetadata, values_of
+from pytest_passbench.first_pass.values import TensorForm, values_of
 from pytest_passbench.rewrite.effects import thread_inplace
 from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
 from pytest_passbench.suite.build import build_graph
@@ -26,13 +26,13 @@ class GraphForm:
     """Graphs of a task that one pattern can match.
 
     ``graph`` is the first of them, with a placeholder for each hole. ``values`` has, for a node, one
-    :class:`ValueMetadata` per subgraph. ``literals`` has, for a hole, its value in each graph.
+    :class:`TensorForm` per subgraph, None for what is no tensor. ``literals`` has a hole's value in each graph.
     """
 
     keys: list[str]
     graph: Graph
     subgraphs: list[Subgraph]
-    values: dict[Node, list[ValueMetadata]] = field(default_factory=dict)
+    values: dict[Node, list[TensorForm | None]] = field(default_factory=dict)
     literals: dict[Node, list[Any]] = field(default_factory=dict)
 
     @property
@@ -48,9 +48,9 @@ class GraphForm:
         """Return a hole's value in each subgraph."""
         return tuple(self.literals[hole][self.keys.index(subgraph.graph)] for subgraph in self.subgraphs)
 
-    def dtypes(self, node: Node) -> tuple[torch.dtype | None, ...]:
-        """Return a value's dtype in each subgraph."""
-        return tuple(value.dtype for value in self.values[node])
+    def dtypes(self, node: Node) -> set[torch.dtype]:
+        """Return the dtypes that a value has in the subgraphs in which it is a tensor."""
+        return {value.dtype for value in self.values[node] if value is not None}
 
 
 def forms(task: Task) -> list[GraphForm]:

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import torch
 from torch.fx import Node
 
-from pytest_passbench.first_pass.columns import Column, TensorForm
+from pytest_passbench.first_pass.columns import Column
 from pytest_passbench.first_pass.parts import Part
+from pytest_passbench.first_pass.values import TensorForm
 from pytest_passbench.fusion import Unsupported
 from pytest_passbench.fusion.columns import joined
 from pytest_passbench.fusion.ir import Buffer, Nest, Trace

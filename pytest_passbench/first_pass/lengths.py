@@ -13,7 +13,7 @@ from pytest_passbench.fusion.ir import Buffer
 
 
 class Lengths:
-    """What a wrapper can read off its arguments. ``strided`` are the inputs whose strides count too."""
+    """The sizes that a wrapper can read off its arguments. ``strided`` are the inputs whose strides count too."""
 
     def __init__(
         self, inputs: Mapping[Buffer, str], holes: Mapping[str, tuple[Any, ...]], count: int,

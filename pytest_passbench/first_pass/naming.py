@@ -95,7 +95,7 @@ def _argument(form: GraphForm, argument: Node, calls: dict[Node, CanonicalCall],
                 if hole:
                     wish = {"mul": "scale", "div": "divisor", "add": "offset", "getitem": "place"}.get(call.op, role)
                     return names.fresh("number" if wish in ("input", "other") else wish)
-                kinds = set(form.dtypes(argument))
+                kinds = form.dtypes(argument)
                 if kinds == {torch.bool}:
                     return names.fresh("mask")
                 if call.op == "getitem" and role == "index":

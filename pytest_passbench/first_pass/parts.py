@@ -77,7 +77,7 @@ def part(form: GraphForm, nodes: Sequence[Node]) -> Part:
     outside = dict.fromkeys(value for node in nodes for value in node.all_input_nodes if value not in inside)
     arguments = sorted(outside, key=lambda value: value in form.literals)  # holes last
     tensors = [value for value in (*returned, *arguments) if value not in form.literals]
-    if any(form.values[value][0].dtype is None for value in tensors):
+    if any(form.values[value][0] is None for value in tensors):
         raise Unsupported("a tuple or a number that is used outside, or comes from there")
     if all(form.call(node).op == "getitem" for node in nodes):
         raise Unsupported("only subscripts, a pattern of which would match too much")
@@ -90,14 +90,15 @@ def _value(form: GraphForm, argument: Node) -> Any:
     if argument in form.literals:
         return form.literal_values(argument)[0]
     value = form.values[argument][0]
-    return torch.empty_strided(value.shape, value.strides, dtype=value.dtype, device="meta")
+    assert value is not None
+    return torch.empty_strided(value.sizes, value.strides, dtype=value.dtype, device="meta")
 
 
 def reason(form: GraphForm, node: Node, inexact: Set[str]) -> str:
     """Return why a call is left to eager wherever it stands, or nothing. ``inexact`` calls add in another order."""
     try:
         values = [form.values[value][0] for value in node.all_input_nodes if value not in form.literals]
-        if all(value.dtype is not None for value in (*values, form.values[node][0])) and node.users:
+        if all(value is not None for value in (*values, form.values[node][0])) and node.users:
             part(form, [node])
     except Unsupported as cause:
         if "subscripts" not in str(cause):
@@ -111,7 +112,7 @@ def _shows_later(form: GraphForm, node: Node, inexact: Set[str]) -> str:
     A long sum that is added in another order than eager's falls to the other side of a rounding now and then. In half
     precision this is within what t = -5 allows. It is not behind a call whose terms cancel: a sum, a product, a norm.
     """
-    half, op = set(form.dtypes(node)) & HALVES, form.call(node).op
+    half, op = form.dtypes(node) & HALVES, form.call(node).op
     if op not in inexact:
         return ""
     if op == "instance_norm" and half:
@@ -125,7 +126,7 @@ def _shows_later(form: GraphForm, node: Node, inexact: Set[str]) -> str:
         visited.add((user, rounded))
         if rounded and form.call(user).op in cancelling(half | stated):
             return f"{op}, since its roundings would show behind {form.call(user).op}"
-        rounded = rounded or bool(set(form.dtypes(user)) & HALVES)
+        rounded = rounded or bool(form.dtypes(user) & HALVES)
         front += [(further, rounded) for further in user.users]
     return ""
 
@@ -158,7 +159,7 @@ def _computes(form: GraphForm, node: Node) -> bool:
     if call.op == "getitem":
         index = call.args["index"]
         items = index if isinstance(index, (tuple, list)) else [index]
-        return any(isinstance(x, Node) and x in form.values and form.values[x][0].dtype is not None for x in items)
+        return any(isinstance(x, Node) and x in form.values and form.values[x][0] is not None for x in items)
     return call.op not in _FREE
 
 
@@ -166,7 +167,8 @@ def _copies(form: GraphForm, node: Node) -> bool:
     call = form.call(node)
     if call.op not in ("reshape", "flatten", "contiguous"):
         return False
-    return not any(value.dense(range(len(value.shape))) for value in form.values[call.args["input"]])
+    values = form.values[call.args["input"]]
+    return not any(value is not None and value.dense(range(len(value.sizes))) for value in values)
 
 
 def _excluded(form: GraphForm, run: Sequence[Node], reasons: dict[Node, str]) -> bool:

@@ -150,9 +150,7 @@ def _cpp(loops: FusedKernel) -> Way:
     operands += [branch.dtype(GENERIC)] if loops.trace.generic is not None else []
     launch = [wrapped_call(f"lib.{KERNEL}", operands)] if loops.nests else []
     lines = [*branch.laid_out(), *branch.allocated(), *launch, branch.returned()]
-    start = re.search(rf'(template <class T> void {KERNEL}_loop|extern "C" void {KERNEL})\(', printed.text)
-    assert start
-    return Way(conditions, branch.layouts(), lines, printed.text[start.start() :] if loops.nests else "")
+    return Way(conditions, branch.layouts(), lines, printed.function if loops.nests else "")
 
 
 def _triton(loops: FusedKernel) -> Way:

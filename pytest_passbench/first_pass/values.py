@@ -1,4 +1,4 @@
-"""The values of a graph as each subgraph has them: dtypes, shapes and strides."""
+"""The forms of tensors: those of a graph's values as each subgraph has them, and those of a wrapper's arguments."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ from pytest_passbench.suite.limits import limited_memory
 
 
 @dataclass(frozen=True)
-class ValueMetadata:
-    """A value as one subgraph has it. ``dtype`` is None for a number, a tuple of tensors is in ``parts``."""
+class TensorForm:
+    """The form of a tensor. Strides count elements."""
 
-    dtype: torch.dtype | None
-    shape: tuple[int, ...] = ()
-    parts: tuple[ValueMetadata, ...] = ()
-    strides: tuple[int, ...] = ()
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
 
     def dense(self, order: Sequence[int]) -> bool:
         """Return True if the elements lie in one block, with the dimensions in this order, the last one densest."""
         expected = 1
-        for dim in reversed(order):
-            if self.shape[dim] != 1 and self.strides[dim] != expected:
+        for d in reversed(order):
+            if self.sizes[d] != 1 and self.strides[d] != expected:
                 return False
-            expected *= self.shape[dim]
+            expected *= self.sizes[d]
         return True
 
 
-def values_of(gm: GraphModule, subgraph: Subgraph) -> dict[int, ValueMetadata]:
-    """Return what each node of a graph is on a subgraph's inputs, by its place.
+def values_of(gm: GraphModule, subgraph: Subgraph) -> dict[int, TensorForm | None]:
+    """Return the forms of a graph's nodes on a subgraph's inputs, by place. None stands for what is no tensor.
 
     Fake tensors carry no data. The graph runs on example inputs instead if a shape depends on values, or if it has a
     convolution, whose strides fake tensors get wrong.
@@ -56,18 +55,16 @@ def values_of(gm: GraphModule, subgraph: Subgraph) -> dict[int, ValueMetadata]:
 class _ValueRecorder(Interpreter):
     """An interpreter that notes what each value is."""
 
-    def values(self, inputs: list[Any]) -> dict[int, ValueMetadata]:
-        values: dict[int, ValueMetadata] = {}
+    def values(self, inputs: list[Any]) -> dict[int, TensorForm | None]:
+        values: dict[int, TensorForm | None] = {}
         self.args_iter = iter(inputs)
         for place, node in enumerate(self.module.graph.nodes):
             self.env[node] = value = self.run_node(node)
-            values[place] = _metadata(value)
+            values[place] = _form(value)
         return values
 
 
-def _metadata(value: Any) -> ValueMetadata:
+def _form(value: Any) -> TensorForm | None:
     if isinstance(value, torch.Tensor):
-        return ValueMetadata(value.dtype, tuple(value.shape), strides=tuple(value.stride()))
-    if isinstance(value, (tuple, list)):
-        return ValueMetadata(None, (), tuple(map(_metadata, value)))
-    return ValueMetadata(None)
+        return TensorForm(value.dtype, tuple(value.shape), tuple(value.stride()))
+    return None

@@ -21,15 +21,20 @@ WIDTH = 110
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a C++ function. Its parameters point to ``buffers``; then come ``sizes``, and further ``numbers``.
+    """A C++ ``function``. Its parameters point to ``buffers``; then come ``sizes``, and further ``numbers``.
 
     A template is a function ``NAME_loop`` of the type T; another function of its name takes a ``pb::dtype`` last.
     """
 
-    text: str
+    function: str
     buffers: tuple[Buffer, ...]
     sizes: tuple[int, ...]
     numbers: tuple[SizedNumber, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The function behind all that it needs, to be compiled."""
+        return f"{prelude(self.function)}\n{self.function}"
 
 
 def source(name: str, nests: Sequence[Nest], generic: torch.dtype | None = None) -> Source:
@@ -37,12 +42,12 @@ def source(name: str, nests: Sequence[Nest], generic: torch.dtype | None = None)
     written = {store.access.buffer for nest in nests for store in nest.stores}
     read = {x.access.buffer for nest in nests for x in below(nest.stores) if x.access}
     buffers = sorted((buffer for buffer in written | read if buffer), key=lambda buffer: buffer.number)
-    names = _pointers(buffers)
+    names = pointers(buffers)
     lines = [line for nest in nests for line in Printer(nest, names, generic).text()]
     if len(nests) == 1:  # a block of its own is there for nests that others follow
         lines = [line.removeprefix("  ") for line in lines[1:-1]]
-    body, sizes = _with_sizes("\n".join(f"  {line}" for line in lines))
-    body, numbers = _with_numbers(body)
+    body, sizes = with_sizes("\n".join(f"  {line}" for line in lines))
+    body, numbers = with_numbers(body)
     kinds = {**{f"n{k}": "int64_t" for k in range(len(sizes))}, **{f"c{k}": "double" for k in range(len(numbers))}}
     types = {b: f"{'' if b in written else 'const '}{c_type(b.dtype, generic)}*" for b in buffers}
     scalars = [f"{kind} {scalar}" for scalar, kind in kinds.items()]
@@ -56,7 +61,7 @@ def source(name: str, nests: Sequence[Nest], generic: torch.dtype | None = None)
         dispatch = f"  pb::dispatch(dtype, [&](auto t) {{\n{call}\n  }});"
         text = _function(f"template <class T> void {name}_loop", parameters, body)
         text += _function(f'extern "C" void {name}', [*outer, *scalars, "pb::dtype dtype"], dispatch)
-    return Source(f"{prelude(text)}\n{text}", tuple(buffers), sizes, numbers)
+    return Source(text, tuple(buffers), sizes, numbers)
 
 
 def _function(head: str, parameters: Sequence[str], body: str) -> str:
@@ -75,7 +80,7 @@ def _wrapped(head: str, items: Sequence[str], tail: str) -> str:
     return "\n".join(lines)
 
 
-def _pointers(buffers: Sequence[Buffer]) -> dict[Buffer, str]:
+def pointers(buffers: Sequence[Buffer]) -> dict[Buffer, str]:
     """Return the names of pointers: those of the graph's values where there are some, each once."""
     result: dict[Buffer, str] = {}
     for b in buffers:
@@ -86,7 +91,7 @@ def _pointers(buffers: Sequence[Buffer]) -> dict[Buffer, str]:
     return result
 
 
-def _with_sizes(text: str) -> tuple[str, tuple[int, ...]]:
+def with_sizes(text: str) -> tuple[str, tuple[int, ...]]:
     """Return a text with parameters n0, n1, ... in place of sizes, and the sizes. Small ones become literals."""
     sizes: dict[int, str] = {}
 
@@ -98,7 +103,7 @@ def _with_sizes(text: str) -> tuple[str, tuple[int, ...]]:
     return re.sub(r"@(-?\d+(?:\|-?\d+)*)(!?)@", name, text), tuple(sizes)
 
 
-def _with_numbers(text: str) -> tuple[str, tuple[SizedNumber, ...]]:
+def with_numbers(text: str) -> tuple[str, tuple[SizedNumber, ...]]:
     """Return a text with parameters c0, c1, ... in place of numbers that differ, and the numbers."""
     names: dict[SizedNumber, str] = {}
 

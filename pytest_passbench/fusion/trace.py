@@ -34,11 +34,6 @@ class Recorder(TorchDispatchMode):
         self.buffers: dict[int, Buffer] = {}
         self.count = 0
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False, or the first call in this mode would import torch's compiler, which takes over a second."""
-        return False
-
     def add(
         self, tensor: torch.Tensor, argument: int | None = None, maker: Call | None = None, place: int = 0
     ) -> Buffer:

@@ -11,9 +11,7 @@ import torch
 
 from pytest_passbench.fusion.columns import SizedNumber
 from pytest_passbench.fusion.cpp import registers
-from pytest_passbench.fusion.function import _pointers as pointers
-from pytest_passbench.fusion.function import _with_numbers as with_numbers
-from pytest_passbench.fusion.function import _with_sizes as with_sizes
+from pytest_passbench.fusion.function import pointers, with_numbers, with_sizes
 from pytest_passbench.fusion.ir import Access, Buffer, Expression, Kind, Nest, Store, Unsupported, below, size_text
 from pytest_passbench.fusion.triton_text import helpers, in_triton
 

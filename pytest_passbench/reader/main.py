@@ -52,7 +52,7 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     os.close(log_fd)
     harden.die_with_parent()
     limits, folder = message["limits"], Path(message["folder"]).resolve()
-    if any(_may_have_regions(folder, stem) for stem in message["stems"]):
+    if message["regions"]:
         importlib.import_module("torch._dynamo")  # for calls on meta tensors. Limited processes may not import it
     harden.limit_resources(limits["memory"], limits["file_bytes"], limits["processes"])
     seccomp.untrusted(network=limits["network"])
@@ -76,13 +76,6 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
             else:
                 _serve(channel, order, by_name, folder)
 
-
-def _may_have_regions(folder: Path, stem: str) -> bool:
-    """Return True if a pass's file has the word that makes it a region pass."""
-    try:
-        return b"supported" in (folder / f"{stem}.py").read_bytes()
-    except OSError:
-        return False
 
 
 def pass_as_data(item: AnyLoaded) -> dict[str, Any]:

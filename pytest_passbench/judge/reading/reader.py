@@ -62,7 +62,8 @@ def start_reader(arm: Arm, folder: str, passes: PassDir) -> Reader:
 
     ``folder`` is the directory's path inside the sandbox.
     """
-    channel, log, number = arm.fork({"op": "reader", "folder": folder, "stems": list(passes.stems)})
+    message = {"op": "reader", "folder": folder, "stems": list(passes.stems), "regions": "region" in passes.kinds}
+    channel, log, number = arm.fork(message)
     return Reader(arm, channel, log, folder, passes, arm.outer(number))
 
 

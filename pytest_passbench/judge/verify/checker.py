@@ -99,8 +99,8 @@ def refuse_mostly_nan(expected: Sequence[Output]) -> None:
 
 def accepts_left_out(
     late: LateReference, references: Sequence[ReferenceOutput], values: Sequence[torch.Tensor], mutates: bool
-) -> bool:
-    """Return True if an answer without one of the large inputs is as accurate as eager's.
+) -> bool | None:
+    """Return True if an answer without one of the large inputs is as accurate as eager's. None: eager gave no answer.
 
     ``references`` are those of the call with these ``values``. ``mutates`` says whether the graph changes inputs. It
     overwrites the first slot of the pages.
@@ -110,7 +110,7 @@ def accepts_left_out(
         changed = None if mutates or before is None else (before, index)
         answer, before = late.outputs(others, always=True, changed=changed), index
         if answer is None:
-            return False  # the process has ended, so no other question has an answer either
+            return None  # the process has ended, so no other question has an answer either
         pairs = zip(references, answer, strict=True)
         if all(reference.accepts(output.value) for reference, output in pairs):
             return True
@@ -270,10 +270,12 @@ class Checker:
         """
         self.late = late
         if self._first is not None:
-            if bench.content not in bench.left_out:
-                bench.left_out[bench.content] = accepts_left_out(late, *self._first, bool(self._mutated))
-            self.accepts_left_out = bench.left_out[bench.content]
-            self._first = None
+            accepts = bench.left_out.get(bench.content)
+            if accepts is None:
+                accepts = accepts_left_out(late, *self._first, bool(self._mutated))
+            if accepts is not None:
+                bench.left_out[bench.content] = accepts
+            self.accepts_left_out, self._first = bool(accepts), None
 
     def _note_accuracy(
         self,

@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-HONEST = "return torch.nn.functional.gelu(x) + y"
-CHANNELS = """
-import json, os, socket, struct, time
+from support.forged_messages import CHANNELS
 
-def say(body, length=None):
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            channel = socket.socket(fileno=os.dup(int(name)))
-            channel.getpeername()
-        except OSError:
-            continue
-        if channel.type == socket.SOCK_STREAM:
-            channel.sendall(struct.pack("<I", len(body) if length is None else length) + body)
-"""
+HONEST = "return torch.nn.functional.gelu(x) + y"
 WHILE_LOADED = {
     "passes-no-list": ("json.dumps({'status': 'ready', 'passes': 5}).encode()", "passes: is an integer, not a list"),
     "nested": ("b'[' * 1_000_000", "has more than 32 lists and objects in each other"),
