@@ -62,7 +62,7 @@ def _sum(lowering: Lowering, call: Call, _index: Index) -> Expression:
         raise Unsupported(f"{call.name} of {value.dtype} in {dtype}".replace("torch.", ""))
     x = lowering.real(x)
     if call.name in ("sum", "mean"):
-        total = lowering.reduce("total" if value.dtype == torch.float32 else "sum", x)
+        total = lowering.reduce("total", x)  # halves are added as float32 by eager too
         return total if call.name == "sum" else lowering.apply("{0} / {1}", total, lowering.size(_count(lowering)))
     correction = call.arguments["correction"]
     divisor = max(_count(lowering) - (1 if correction is None else correction), 0)

@@ -19,19 +19,12 @@ from torch.utils import _pytree as pytree
 from pytest_passbench.fusion.elements import UNARY
 from pytest_passbench.fusion.ir import Unsupported
 from pytest_passbench.fusion.kernel import kernel
+from pytest_passbench.fusion.roundings import PRODUCTS
 from pytest_passbench.fusion.schedule import schedule
 from pytest_passbench.fusion.trace import tensors, trace
 from pytest_passbench.plans.launch import MAX_ARGUMENTS, MAX_SOURCE_CHARACTERS
 from pytest_passbench.plans.regions import graph_module, graph_text
 from pytest_passbench.suite.opnames import op_name
-
-PRODUCTS = frozenset({
-    "linear", "bilinear", "matmul", "mm", "mv", "bmm", "addmm", "addmv", "addbmm", "baddbmm", "einsum", "tensordot",
-    "scaled_dot_product_attention", "multi_head_attention_forward", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
-    "conv_transpose2d", "conv_transpose3d", "convolution",
-})  # fmt: skip
-"""The operators that stay eager's. On meta tensors each would import torch's compiler, which takes seconds."""
-
 
 LANE_BY_LANE = frozenset(name for name, text in UNARY.items() if text.startswith("each("))
 """The operators that a kernel computes for one element at a time, where eager's take a register."""

@@ -10,9 +10,11 @@ from collections.abc import Set
 import torch
 
 PRODUCTS = frozenset({
-    "linear", "matmul", "bmm", "mm", "baddbmm", "addmm", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "einsum",
-    "scaled_dot_product_attention", "cdist",
+    "linear", "bilinear", "matmul", "mm", "mv", "bmm", "addmm", "addmv", "addbmm", "baddbmm", "einsum", "tensordot",
+    "scaled_dot_product_attention", "multi_head_attention_forward", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
+    "conv_transpose2d", "conv_transpose3d", "convolution", "cdist",
 })  # fmt: skip
+"""The operators that stay eager's. On meta tensors most would import torch's compiler, which takes seconds."""
 NORMS = frozenset({"layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize", "_weight_norm"})
 REORDERED = NORMS | {"softmax"}
 """The operators whose sums a kernel adds in another order than eager."""

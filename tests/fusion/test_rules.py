@@ -189,8 +189,9 @@ def test_norms_and_views_are_near_those_of_eager(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("size", [5, 33, pytest.param(1000, marks=pytest.mark.slow)])
-def test_a_row_of_float32_is_added_in_the_order_of_eager(size: int) -> None:
-    x = torch.randn(7, size, generator=torch.Generator().manual_seed(size))
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_row_is_added_in_the_order_of_eager(size: int, dtype: torch.dtype) -> None:
+    x = torch.randn(7, size, generator=torch.Generator().manual_seed(size)).to(dtype)
     assert_equal(lambda x: (x.pow(2).mean(-1, keepdim=True), (x * 3).sum(-1)), [x], exact=True)
 
 
