@@ -12,7 +12,7 @@ from pytest_passbench.first_pass.kernels import GENERIC, FusedKernel, Traces, se
 from pytest_passbench.first_pass.naming import Python
 from pytest_passbench.first_pass.parts import Part
 from pytest_passbench.fusion import Unsupported, triton
-from pytest_passbench.fusion.function import source
+from pytest_passbench.fusion.function import source, wrapped
 from pytest_passbench.fusion.kernel import FLAGS
 from pytest_passbench.fusion.prelude import prelude
 from pytest_passbench.fusion.triton_text import helpers
@@ -71,14 +71,7 @@ def pattern(part: Part) -> str:
 
 def wrapped_call(head: str, items: Iterable[str]) -> str:
     """Return a call in Python on as many lines as it needs."""
-    lines, items = [f"{head}("], list(items)
-    for place, item in enumerate(items):
-        piece = item + (", " if place + 1 < len(items) else ")")
-        if len(lines[-1]) + len(piece.rstrip()) > WIDTH:
-            lines[-1] = lines[-1].rstrip()
-            lines.append("    ")
-        lines[-1] += piece
-    return "\n".join(lines) if items else f"{head}()"
+    return wrapped(f"{head}(", items, ")", WIDTH)
 
 
 def _ways(part: Part, columns: Sequence[Column], printed: Callable[[FusedKernel], Way]) -> list[Way]:

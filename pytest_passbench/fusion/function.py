@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -57,7 +57,7 @@ def source(name: str, nests: Sequence[Nest], generic: torch.dtype | None = None)
     else:
         outer = [f"{'pb::out' if b in written else 'pb::in'} {names[b]}" if b.dtype == generic else parameter
                  for b, parameter in zip(buffers, parameters, strict=False)]  # fmt: skip
-        call = _wrapped(f"    {name}_loop<decltype(t)>(", [*names.values(), *kinds], ");")
+        call = wrapped(f"    {name}_loop<decltype(t)>(", [*names.values(), *kinds], ");")
         dispatch = f"  pb::dispatch(dtype, [&](auto t) {{\n{call}\n  }});"
         text = _function(f"template <class T> void {name}_loop", parameters, body)
         text += _function(f'extern "C" void {name}', [*outer, *scalars, "pb::dtype dtype"], dispatch)
@@ -65,19 +65,19 @@ def source(name: str, nests: Sequence[Nest], generic: torch.dtype | None = None)
 
 
 def _function(head: str, parameters: Sequence[str], body: str) -> str:
-    return f"{_wrapped(f'{head}(', parameters, ') {')}\n{body}\n}}\n"
+    return f"{wrapped(f'{head}(', parameters, ') {')}\n{body}\n}}\n"
 
 
-def _wrapped(head: str, items: Sequence[str], tail: str) -> str:
-    """Return a list of parameters on as many lines as it needs."""
-    lines = [head]
-    for place, item in enumerate(items):
-        text = item + (tail if place == len(items) - 1 else ", ")
-        if len(lines[-1] + text) > WIDTH:
+def wrapped(head: str, items: Iterable[str], tail: str, width: int = WIDTH) -> str:
+    """Return a list of parameters or operands on as many lines of at most ``width`` characters as it needs."""
+    texts, lines = list(items), [head]
+    for place, item in enumerate(texts):
+        text = item + (tail if place == len(texts) - 1 else ", ")
+        if len(lines[-1] + text.rstrip()) > width:
             lines[-1] = lines[-1].rstrip()
             lines.append("    ")
         lines[-1] += text
-    return "\n".join(lines)
+    return "\n".join(lines) if texts else head + tail
 
 
 def pointers(buffers: Sequence[Buffer]) -> dict[Buffer, str]:

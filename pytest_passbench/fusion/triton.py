@@ -11,7 +11,7 @@ import torch
 
 from pytest_passbench.fusion.columns import SizedNumber
 from pytest_passbench.fusion.cpp import registers
-from pytest_passbench.fusion.function import pointers, with_numbers, with_sizes
+from pytest_passbench.fusion.function import pointers, with_numbers, with_sizes, wrapped
 from pytest_passbench.fusion.ir import Access, Buffer, Expression, Kind, Nest, Store, Unsupported, below, size_text
 from pytest_passbench.fusion.triton_text import helpers, in_triton
 
@@ -65,21 +65,10 @@ def _kernel(name: str, nest: Nest, generic: torch.dtype | None) -> TritonNest:
     parameters = [*printer.names.values(), *(f"n{k}" for k in range(len(sizes)))]
     parameters += [*(f"c{k}" for k in range(len(numbers))), "BLOCK: tl.constexpr"]
     parameters += ["HEIGHT: tl.constexpr"] if printer.reduced else []
-    text = f"@triton.jit\n{_head(f'def {name}(', parameters)}\n{body}\n"
+    text = f"@triton.jit\n{wrapped(f'def {name}(', parameters, '):')}\n{body}\n"
     rows = math.prod(nest.sizes[d] for d in printer.outer) if printer.reduced else None
     columns = math.prod(nest.sizes[d] for d in printer.inner)
     return TritonNest(name, text, tuple(buffers), sizes, numbers, rows, columns, printer.long)
-
-
-def _head(head: str, items: Sequence[str]) -> str:
-    lines = [head]
-    for place, item in enumerate(items):
-        text = item + ("):" if place == len(items) - 1 else ", ")
-        if len(lines[-1] + text) > 110:
-            lines[-1] = lines[-1].rstrip()
-            lines.append("    ")
-        lines[-1] += text
-    return "\n".join(lines)
 
 
 class _TritonPrinter:
