@@ -54,11 +54,11 @@ class Arms:
         complete += [self._pair(rounds, *self.sides(name)) for rounds in self.pairs[len(complete) :]]
         return orderless(complete)
 
-    def whole_ratio(self, name: str) -> float:
+    def whole_ratio(self, name: str) -> Estimate:
         """Return the estimate of a ratio from the same rounds, with nothing taken off the times of their blocks."""
         sides = self.sides(name)
         pairs = [self._pair(rounds, *sides, time=lambda block: block.whole_per_call) for rounds in self.pairs]
-        return estimate(orderless(pairs)).ratio
+        return estimate(orderless(pairs))
 
     def _pair(
         self,

@@ -8,6 +8,7 @@ pipeline, the plans, the calls and the inputs are the same.
 from __future__ import annotations
 
 import math
+import time
 
 from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms.forks import ArmFailed, fork_all
@@ -19,13 +20,17 @@ from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.timing.measurement import Arms
+from pytest_passbench.timing.rounds import disturbed
 
-WARM_BLOCKS, BLOCKS, TRIES = 3, 8, 3
+WARM_BLOCKS, BLOCKS, TRIES = 3, 8, 5
+PAUSE = 0.2  # seconds between tries, since what others do on the machine comes in bursts
 QUARTER = 4  # one block in so many may be shorter than the value that counts: beside others, single ones are
 #: A program that is slower than so many of these blocks, each by this factor, is above its floor.
 FEW_BLOCKS, CLEAR = 2, 1.2
 #: A program may seem faster than its floor by this share. Two processes of one program may differ by so much.
 MARGIN = 0.05
+#: And by the half width of its estimate, up to this one (log): a few noisy pairs are known to no better.
+MAX_HALF_WIDTH = 0.1
 #: So many times shorter than the floor and the kernels' time together a block may seem.
 MAX_GAIN = 1.12
 
@@ -42,7 +47,11 @@ class ClockFloor:
         self, clock: CpuClock, template: Template, bench: Bench, blocks: Blocks | None, measured: Arms
     ) -> None:
         self._clock, self._template, self._bench, self._blocks = clock, template, bench, blocks
-        self._share = 1 / measured.whole_ratio(CANDIDATE) if measured.pairs else math.inf
+        self._share = self._upper_share = math.inf
+        if measured.pairs:
+            estimate = measured.whole_ratio(CANDIDATE)
+            self._share = 1 / estimate.ratio
+            self._upper_share = self._share * math.exp(min(estimate.half_width, MAX_HALF_WIDTH))
         self._least = self._kernels = math.inf
         self._wrong: list[Finding] = []
         self._rng = bench.secret.stream("floor")
@@ -57,7 +66,9 @@ class ClockFloor:
         if not self._template.idles or self._share == math.inf:
             return []
         findings, failures = list[Finding](), list[ArmFailed]()
-        for _ in range(TRIES):
+        for number in range(TRIES):
+            if number:
+                time.sleep(PAUSE)
             try:
                 suspected = self._floor() or self._with_kernels()
             except ArmFailed as failure:
@@ -80,7 +91,7 @@ class ClockFloor:
 
     def _floor(self) -> list[Finding]:
         self._least = min(self._least, self._ratio(idle=True))
-        if self._share >= self._least * (1 - MARGIN):
+        if self._upper_share >= self._least * (1 - MARGIN):
             return []
         message = (
             f"a block takes {self._share:.2f} times as long as eager's, and {self._least:.2f} times without its "
@@ -98,7 +109,7 @@ class ClockFloor:
         if small or not self._alone or self._blocks is None:
             return []
         self._kernels = min(self._kernels, self._ratio(idle=False))
-        if self._share * MAX_GAIN >= self._least + self._kernels:
+        if self._upper_share * MAX_GAIN >= self._least + self._kernels:
             return []
         message = (
             f"a block takes {self._share:.2f} times as long as eager's, its program without kernels "
@@ -117,39 +128,68 @@ class ClockFloor:
         try:
             for _ in range(WARM_BLOCKS):
                 clock.beside(runner, clock.calls)
+            runner.watch.find_threads()
             return self._share_without_kernels(runner) if idle else self._share_of_kernels(runner)
         finally:
             runner.close()
 
     def _share_without_kernels(self, runner: Runner) -> float:
         """Return the lower quartile of the ratios without kernels; the greatest if a few are clearly below."""
-        ratios = list[float]()
-        for _ in range(BLOCKS):
-            eager, idle = self._clock.beside(runner, self._clock.calls)
-            ratios.append(idle / eager)
-            clear = [ratio for ratio in ratios if self._share > CLEAR * ratio]
+        ratios = _Ratios(runner, self._clock)
+        while ratios.vague:
+            ratios.measure()
+            clear = [ratio for ratio in ratios.values if self._share > CLEAR * ratio]
             if len(clear) >= FEW_BLOCKS:
                 return max(clear)
-        return _lower_quartile(ratios)
+        return ratios.lower_quartile()
 
     def _share_of_kernels(self, runner: Runner) -> float:
         """Return the lower quartile of the ratios of the kernels alone. A call of each block is verified.
 
         Raises ArmFailed.
         """
-        clock, ratios = self._clock, list[float]()
+        clock = self._clock
         empty = min(clock.runners[EAGER].engine_empty_block(clock.calls, 0).wall for _ in range(BLOCKS // 2))
-        for number in range(BLOCKS):
-            eager, native = clock.beside(runner, clock.calls)
-            ratios.append(max(0.0, native - empty) / eager)
+        ratios = _Ratios(runner, clock, empty)
+        while ratios.vague:
+            ratios.measure()
             runners = {EAGER: clock.runners[EAGER], CANDIDATE: runner}
             call = self._rng.randrange(clock.calls)
             if self._blocks is not None:
                 self._wrong += self._blocks.compared(runners, call, "in a block of its kernels alone")
-            if number >= FEW_BLOCKS - 1 and self._share * MAX_GAIN >= self._least + max(ratios):
-                return max(ratios)
-        return _lower_quartile(ratios)
+            if len(ratios.values) >= FEW_BLOCKS and self._upper_share * MAX_GAIN >= self._least + max(ratios.values):
+                return max(ratios.values)
+        return ratios.lower_quartile()
 
 
-def _lower_quartile(ratios: list[float]) -> float:
-    return sorted(ratios)[len(ratios) // QUARTER]
+class _Ratios:
+    """The ratios of a runner's blocks, less ``empty`` seconds, to eager's beside them.
+
+    As in the timed rounds, those that others disturbed do not count, if enough remain.
+    """
+
+    def __init__(self, runner: Runner, clock: CpuClock, empty: float = 0.0) -> None:
+        self._runner, self._clock, self._empty = runner, clock, empty
+        self._quiet, self._all = list[float](), list[float]()
+
+    def measure(self) -> None:
+        """Run a block of each. Raises ArmFailed."""
+        blocks = self._clock.beside(self._runner, self._clock.calls)
+        ratio = max(0.0, blocks[CANDIDATE].seconds - self._empty) / blocks[EAGER].seconds
+        self._all.append(ratio)
+        if not any(disturbed(block.noise) for block in blocks.values()):
+            self._quiet.append(ratio)
+
+    @property
+    def vague(self) -> bool:
+        """True if more blocks are needed."""
+        return len(self._quiet) < BLOCKS and len(self._all) < 2 * BLOCKS
+
+    @property
+    def values(self) -> list[float]:
+        """The ratios that count."""
+        return self._quiet if 2 * len(self._quiet) >= len(self._all) else self._all
+
+    def lower_quartile(self) -> float:
+        """Return the value that a quarter of those that count lie below."""
+        return sorted(self.values)[len(self.values) // QUARTER]

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 
 from pytest_passbench.judge.arms import processes
@@ -220,12 +221,8 @@ class CpuClock:
         """
         if arm in self._done or not self._batch:
             self._new_round(calls)
-        watch = self._runners[arm].watch
-        with blaming(arm):
-            before = watch.waited() + waited(self._judge)
-            with self.phases("blocks"):
-                duration = self._run(arm, calls)
-            stolen = watch.waited() + waited(self._judge) - before
+        with self.phases("blocks"), blaming(arm):
+            duration, noise = self._watched(self._runners[arm], partial(self._run, arm, calls))
         self._done.add(arm)
         if len(self._done) == len(self._runners):
             with self.phases("verify"):
@@ -233,28 +230,33 @@ class CpuClock:
             self._rounds += 1
         self.warm[arm] = duration.warm
         self.cpu.setdefault(arm, []).append((duration.cpu, duration.wall * len(self._bench.cores.arms)))
-        noise = Disturbance(duration.wall, stolen=max(0.0, stolen), touched=duration.touched)
         return Block(_without(self._empty.get(arm, 0.0), duration.wall), calls, noise)
+
+    def _watched(self, runner: Runner, run: Callable[[], BlockTime]) -> tuple[BlockTime, Disturbance]:
+        """Run a block of a runner. Return its times, and the signs that others disturbed it."""
+        before = runner.watch.waited() + waited(self._judge)
+        duration = run()
+        stolen = runner.watch.waited() + waited(self._judge) - before
+        return duration, Disturbance(duration.wall, stolen=max(0.0, stolen), touched=duration.touched)
 
     def alone(self, arm: str, calls: int) -> float:
         """Return the seconds of a block of ``arm`` outside of all rounds, with fresh inputs. Raises ArmFailed."""
         self._new_round(calls)
         return _without(self._empty.get(arm, 0.0) * calls / self.calls, self._run(arm, calls).wall)
 
-    def beside(self, runner: Runner, calls: int) -> tuple[float, float]:
-        """Return the wall seconds of a block of eager's and of one in another runner. Nothing is taken off.
+    def beside(self, runner: Runner, calls: int) -> dict[str, Block]:
+        """Return a block of eager's and one of the candidate's in another runner. Nothing is taken off their times.
 
         Both get the same fresh inputs, in an order that chance decides. Raises ArmFailed.
         """
         self._new_round(calls)
-        walls: dict[str, float] = {}
+        runners, blocks = {EAGER: self._runners[EAGER], CANDIDATE: runner}, dict[str, Block]()
         for arm in self._orders.sample((EAGER, CANDIDATE), 2):
-            if arm == EAGER:
-                walls[arm] = self._run(EAGER, calls).wall
-            else:
-                with blaming(CANDIDATE), self._bench.deadline.paused():
-                    walls[arm] = runner.block(calls, False, self._depth).wall
-        return walls[EAGER], walls[CANDIDATE]
+            with blaming(arm), self._bench.deadline.paused():
+                run = partial(runners[arm].block, calls, False, self._depth)
+                duration, noise = self._watched(runners[arm], run)
+            blocks[arm] = Block(duration.wall, calls, noise)
+        return blocks
 
     @property
     def runners(self) -> Mapping[str, Runner]:
