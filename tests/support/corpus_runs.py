@@ -56,11 +56,11 @@ def results(entries: Sequence[Entry], pipeline: str, level: str, seconds: float)
 def _word(entry: Entry, records: dict[str, list[Any]]) -> str:
     """Return what became of an entry. Capital letters say what must not be."""
     record = records[entry.name][-1]
-    accused = any(finding.severity == "violation" for finding in record.findings)
+    accused = next((finding.message for finding in record.findings if finding.severity == "violation"), None)
     passes = outcome(record, entry.criterion) == "passes"
     if entry.expect in ("passes", "refused"):
         right = passes or entry.expect == "refused"
-        return "ACCUSED" if accused else "passes" if right else f"NOT PASSED: {record.arm.status}"
+        return f"ACCUSED: {accused}" if accused is not None else "passes" if right else f"NOT PASSED: {record.arm.status}"
     if not passes:
         return record.arm.status
     twin = records[entry.twin][-1]
