@@ -70,13 +70,15 @@ def window(graphs: Sequence[Graph], place: int, start: int, end: int, kind: str)
         yield Window(graph.case, place, start, end, real_ops(graph, start, end), kind, outputs)
 
 
-def fusible(graphs: Sequence[Graph]) -> list[Window]:
+def fusible(graphs: Sequence[Graph], searched: set[str] | None = None) -> list[Window]:
     """Return the fusible and the anchored runs of a case's graphs at its first size.
 
-    Equal runs of operators are searched once for fusible parts.
+    Equal runs of operators are searched once for fusible parts. So are those whose hashes are in ``searched``, to
+    which this adds the hashes of the runs it searches.
     """
     windows: list[Window] = []
-    texts: set[str] = set()
+    searched = set() if searched is None else searched
+    count = 0
     for place, graph in enumerate(graphs):
         if graph.variant != graphs[0].variant:
             continue
@@ -88,9 +90,10 @@ def fusible(graphs: Sequence[Graph]) -> list[Window]:
                     for n in run
                 ]
             )
-            if key in texts or len(run) < 2 or len(texts) >= MAX_RUNS:
+            if key in searched or len(run) < 2 or count >= MAX_RUNS:
                 continue
-            texts.add(key)
+            searched.add(key)
+            count += 1
             for start, end in fusible_runs(run[:MAX_RUN_OPERATORS], graph.captured.values):
                 first = position[run[start]]
                 windows += window(graphs, place, first, first + end - start, "fusible")

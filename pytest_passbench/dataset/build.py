@@ -1,0 +1,171 @@
+"""The build of a data set: one job an architecture, whose rows lie in a file of their own, and shards of all of them.
+
+A build can be stopped and started again. Files that are there are not made anew, and a row keeps its id, which is
+the hash of its text.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.progress import ProgressLines
+from pytest_passbench.dataset.architectures import Architecture
+from pytest_passbench.dataset.extract import extract
+from pytest_passbench.dataset.rows import CaseRows, Row
+from pytest_passbench.forge.jobs import Job, run_jobs
+
+WORK = "work"
+"""The folder of a data set that has a file for each architecture."""
+CHECKED = 12
+"""The latest architectures of a library whose yield decides whether the library is gone on with."""
+MIN_YIELD = 0.05
+"""A library ends if its latest architectures gave fewer new strict forms than so many a CPU second."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to build: ``processes`` at a time, ``timeout`` seconds for an architecture, ``budget`` seconds in all."""
+
+    out: Path
+    processes: int
+    timeout: float
+    budget: float
+
+    @property
+    def work(self) -> Path:
+        """The folder with a file for each architecture."""
+        return self.out / WORK
+
+    def target(self, architecture: Architecture) -> Path:
+        """Return the file of an architecture's rows."""
+        return self.work / f"{architecture.case.name.replace('/', '__')}.json"
+
+
+@dataclass
+class Progress:
+    """What the build has so far: ids, strict forms and searched runs, and each library's latest yields."""
+
+    ids: set[str] = field(default_factory=set)
+    forms: set[str] = field(default_factory=set)
+    searched: set[str] = field(default_factory=set)
+    architectures: Counter[str] = field(default_factory=Counter)
+    yields: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+
+    def add(self, case: CaseRows) -> int:
+        """Add an architecture's rows. Return the number of strict forms that are new."""
+        before = len(self.forms)
+        self.ids.update(case.ids)
+        self.forms.update(row.form for row in case.rows)
+        self.searched.update(case.searched)
+        self.architectures[case.library] += 1
+        new = len(self.forms) - before
+        self.yields.setdefault(case.library, []).append((new, case.seconds))
+        return new
+
+    def is_exhausted(self, library: str) -> bool:
+        """Return True if the library's latest architectures gave too few new forms for their CPU time."""
+        latest = self.yields.get(library, [])[-CHECKED:]
+        seconds = sum(spent for _, spent in latest)
+        return len(latest) == CHECKED and sum(new for new, _ in latest) < MIN_YIELD * seconds
+
+
+def build(groups: dict[str, list[Architecture]], recipe: Recipe, progress: ProgressLines) -> list[str]:
+    """Run the jobs that are open, libraries in turn. Return the names of the architectures that failed.
+
+    Raises UserError if the folder cannot be written, or holds a file that is no part of a build.
+    """
+    try:
+        recipe.work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror}", where=recipe.out,
+                        remedy="name a folder that you may write to: --out=DIR") from error  # fmt: skip
+    state = Progress()
+    for case in cases(recipe.work):
+        state.add(case)
+
+    def ended(job: Job) -> str:
+        case = load(job.target)
+        new = state.add(case)
+        return (
+            f": {new} new forms of {len(case.rows)} graphs in {case.seconds:.0f} s; {len(state.forms):,} forms, "
+            f"{len(state.ids):,} graphs, {sum(state.architectures.values()):,} architectures"
+        )
+
+    jobs = (_job(architecture, recipe, state) for architecture in _libraries_in_turn(groups, recipe, state))
+    return run_jobs(jobs, recipe.processes, recipe.timeout, progress, budget=recipe.budget, ended=ended)
+
+
+def _libraries_in_turn(
+    groups: dict[str, list[Architecture]], recipe: Recipe, state: Progress
+) -> Iterator[Architecture]:
+    """Yield the open architectures, one of each library that is not exhausted, again and again."""
+    waiting = {name: iter(group) for name, group in groups.items()}
+    while waiting:
+        for name in list(waiting):
+            architecture = None if state.is_exhausted(name) else _next_open(waiting[name], recipe)
+            if architecture is None:
+                del waiting[name]
+            else:
+                yield architecture
+
+
+def _next_open(architectures: Iterator[Architecture], recipe: Recipe) -> Architecture | None:
+    return next((item for item in architectures if _job(item, recipe, Progress()).open), None)
+
+
+def _job(architecture: Architecture, recipe: Recipe, state: Progress) -> Job:
+    target = recipe.target(architecture)
+    return Job(architecture.case.name, target, functools.partial(_work, architecture, target, state))
+
+
+def _work(architecture: Architecture, target: Path, state: Progress) -> None:
+    """Write an architecture's rows. It runs in a forked process, which has the state of the moment."""
+    case = extract(architecture, state.ids, state.searched)
+    half = target.with_suffix(".part")
+    half.write_text(json.dumps(case.to_data()), encoding="utf-8")
+    half.replace(target)
+
+
+def load(path: Path) -> CaseRows:
+    """Return the rows of an architecture's file. Raises UserError if it is none."""
+    try:
+        return CaseRows.from_data(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError("is no file of a build", where=path, remedy="remove it: it is made anew") from error
+
+
+def cases(work: Path) -> Iterator[CaseRows]:
+    """Yield the rows of each architecture, in the order of the files' names."""
+    for path in sorted(work.glob("*.json")):
+        yield load(path)
+
+
+def merged(groups: Iterable[CaseRows]) -> list[Row]:
+    """Return every row once, by id. The first architecture that has a row's text gives it; all give families."""
+    rows: dict[str, Row] = {}
+    families: dict[str, set[str]] = {}
+    for case in groups:
+        for key in case.ids:
+            families.setdefault(key, set()).add(case.family)
+        for row in case.rows:
+            first = rows.setdefault(row.id, row)
+            if first is not row:
+                first.instances += [item for item in row.instances if item not in first.instances]
+    for key, row in rows.items():
+        row.families = sorted(families[key])
+    return [rows[key] for key in sorted(rows)]
+
+
+def failures(work: Path) -> Counter[str]:
+    """Return how many architectures failed, by the kind of the error."""
+    causes: Counter[str] = Counter()
+    for path in work.glob("*.failed"):
+        first = (path.read_text(encoding="utf-8").strip().splitlines() or ["no reason"])[0]
+        causes[first.partition(":")[0][:60]] += 1
+    return causes
