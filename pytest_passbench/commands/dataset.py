@@ -31,6 +31,9 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     building = actions.add_parser("build", help="capture architectures, or go on with it, and write the shards")
     building.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the data set")
     building.add_argument("--sources", default="", metavar="LIST", help="only these libraries, with commas between")
+    building.add_argument("--also", type=Path, action="append", default=[], metavar="FILE.py",
+                          help="a file with your own LIBRARY, LICENSE and cases(); repeatable")  # fmt: skip
+    _add_held_out(building)
     building.add_argument("--budget", type=duration, default=math.inf, metavar="TIME",
                           help="begin nothing later than this: 90s, 30m, 2h (default: no limit)")  # fmt: skip
     building.add_argument("--processes", type=count, default=1, metavar="N", help="how many at a time (default: 1)")
@@ -46,6 +49,8 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         action_parser = actions.add_parser(name, help=text)
         action_parser.add_argument("path", type=Path, metavar="DIR", help="the folder of the data set")
         action_parser.set_defaults(action=action)
+        if action is check:
+            _add_held_out(action_parser)
         if action is stats:
             action_parser.add_argument("--json", action="store_true", help="print JSON, with the curve")
         elif action is show:
@@ -54,6 +59,11 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
             _add_filters(action_parser)
             if action is to_tasks:
                 action_parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the tasks' folder")
+
+
+def _add_held_out(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--held-out", type=Path, metavar="DIR",
+                        help="the tasks whose graphs are the test split (default: the installed suite)")  # fmt: skip
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
@@ -86,10 +96,10 @@ def build(args: argparse.Namespace) -> int:
     recipe = building.Recipe(args.out, args.processes, args.timeout, args.budget)
     progress = ProgressLines("dataset")
     with without_logs():
-        building.build(pick(names), recipe, progress)
+        building.build(pick(names, args.also), recipe, progress)
         progress.stage("writing the shards")
         rows = building.merged(building.cases(recipe.work))
-        splits.assign(rows, splits.held_out(ref.load() for ref in discover(installed_tasks())))
+        splits.assign(rows, splits.held_out(ref.load() for ref in discover(args.held_out or installed_tasks())))
     if not rows:
         raise UserError("no architecture was captured", where=args.out, remedy="see the reasons in its work/*.failed")
     shards.write(rows, args.out)
@@ -117,7 +127,7 @@ def check(args: argparse.Namespace) -> int:
     from pytest_passbench.suite.find import discover, installed_tasks
 
     rows = list(shards.read(args.path))
-    apart = splits.held_out(ref.load() for ref in discover(installed_tasks()))
+    apart = splits.held_out(ref.load() for ref in discover(args.held_out or installed_tasks()))
     faults = [f"row {row.id}: its text has the hash {text_hash(row.source)}"
               for row in rows if row.id != text_hash(row.source)]  # fmt: skip
     faults += splits.leaks(rows, apart)
@@ -155,28 +165,19 @@ def show(args: argparse.Namespace) -> int:
 
 
 def to_tasks(args: argparse.Namespace) -> int:
-    """Write a task file for each drawn row that passes the rules, and say why others do not."""
+    """Write a task file for each operator sequence of the drawn rows. Say which rows the rules refuse, and why."""
     from pytest_passbench.commands.forge import without_logs
-    from pytest_passbench.dataset.tasks import task_of
-    from pytest_passbench.suite.taskfile import write_task
+    from pytest_passbench.dataset.tasks import tasks_of
+    from pytest_passbench.forge.steps import write_step
 
-    made = 0
-    for row in _drawn(args):
-        try:
-            with without_logs():
-                task = task_of(row)
-            path = args.out / task.path
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_task(task, path)
-        except UserError as error:
-            print(error)
-            continue
-        except OSError as error:
-            raise UserError(f"cannot be written: {error.strerror}", where=args.out,
-                            remedy="name a folder that you may write to: --out=DIR") from error  # fmt: skip
-        made += 1
+    with without_logs():
+        made = tasks_of(_drawn(args))
+    for path in write_step(made.tasks, args.out, "task"):
         print(path)
-    print(f"{counted(made, 'task')} made")
+    for key, refusal in made.refused.items():
+        print(f"row {key}: {refusal}")
+    rows = counted(sum(len(task.subgraphs) for task in made.tasks), "row")
+    print(f"{counted(len(made.tasks), 'task')} made of {rows}; the rules refused {len(made.refused)}")
     return 0
 
 

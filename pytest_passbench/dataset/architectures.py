@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import runpy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import line
 from pytest_passbench.dataset.sources import timm, transformers, x_transformers
 from pytest_passbench.forge import sources as tables
 from pytest_passbench.forge.models import ModelCase
@@ -40,9 +43,15 @@ WIDE: tuple[tuple[str, str, Wide], ...] = (
 )
 
 
-def libraries() -> dict[str, list[Architecture]]:
-    """Return the architectures of each library that is installed here, those of different families in turn."""
+def libraries(also: Iterable[Path] = ()) -> dict[str, list[Architecture]]:
+    """Return the architectures of each library that is installed here, those of different families in turn.
+
+    ``also`` are a user's own files (:func:`from_file`). Raises UserError if one of them is none.
+    """
     groups: dict[str, list[Architecture]] = {}
+    for path in also:
+        for architecture in from_file(path):
+            groups.setdefault(architecture.library, []).append(architecture)
     for source in tables.SOURCES:
         for case in source.cases():
             groups.setdefault(source.LIBRARY, []).append(
@@ -72,9 +81,27 @@ def in_turn(items: Sequence[Architecture], key: Callable[[Architecture], str]) -
         yield from (item for item in batch if item is not None)
 
 
-def pick(names: Sequence[str]) -> dict[str, list[Architecture]]:
+def from_file(path: Path) -> list[Architecture]:
+    """Return the architectures of a Python file with ``LIBRARY``, ``LICENSE`` and ``cases()``.
+
+    ``cases()`` yields pairs of a family and a :class:`~pytest_passbench.forge.models.ModelCase`. The file is the
+    user's own and is executed. Raises UserError if it cannot be, or lacks a name.
+    """
+    try:
+        names = runpy.run_path(str(path))
+        pairs = list(names["cases"]())
+        return [Architecture(case, names["LIBRARY"], names["LICENSE"], family) for family, case in pairs]
+    except KeyError as error:
+        raise UserError(f"defines no {error.args[0]}", where=path,
+                        remedy="define LIBRARY, LICENSE and cases(): see docs/dataset.md") from error  # fmt: skip
+    except Exception as error:  # the user's own code
+        raise UserError(f"cannot be run: {type(error).__name__}: {line(str(error))}", where=path,
+                        remedy="correct the file given by --also") from error  # fmt: skip
+
+
+def pick(names: Sequence[str], also: Iterable[Path] = ()) -> dict[str, list[Architecture]]:
     """Return the architectures of these libraries, all if none is named. Raises UserError for an unknown one."""
-    groups = libraries()
+    groups = libraries(also)
     missing = sorted(set(names) - set(groups))
     if missing:
         raise UserError(f"{', '.join(missing)}: no such library is installed here", where="--sources",

@@ -7,6 +7,7 @@ the hash of its text.
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,13 @@ from pytest_passbench.forge.jobs import Job, run_jobs
 
 WORK = "work"
 """The folder of a data set that has a file for each architecture."""
+COMPILER = (
+    "torch._dynamo",
+    "torch._inductor.graph",
+    "torch._inductor.scheduler",
+    "torch.fx.experimental.proxy_tensor",
+)
+"""What each architecture needs of torch's compiler. Importing it once saves each forked process two CPU seconds."""
 CHECKED = 12
 """The latest architectures of a library whose yield decides whether the library is gone on with."""
 MIN_YIELD = 0.05
@@ -85,6 +93,8 @@ def build(groups: dict[str, list[Architecture]], recipe: Recipe, progress: Progr
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror}", where=recipe.out,
                         remedy="name a folder that you may write to: --out=DIR") from error  # fmt: skip
+    for module in COMPILER:
+        importlib.import_module(module)
     state = Progress()
     for case in cases(recipe.work):
         state.add(case)

@@ -14,7 +14,7 @@ from pytest_passbench.forge.decompose import GraphPiece, calls, cut
 from pytest_passbench.forge.input_records import condition
 from pytest_passbench.forge.instances import Instance, instances
 from pytest_passbench.forge.normal_form import normal_form
-from pytest_passbench.forge.windows import Window, first_size, fusible, typical_windows
+from pytest_passbench.forge.windows import Window, fusible, typical_windows
 from pytest_passbench.suite.opnames import is_metadata, is_random
 
 MAX_ELEMENTS = 1 << 28
@@ -69,9 +69,9 @@ def pieces(graphs: Sequence[Graph], searched: set[str]) -> Iterator[tuple[str, G
         for graph in graphs:
             if graph.index == base.index and len(calls(graph.graph)) >= window.end:
                 yield from _piece(window.kind, graph, window.start, window.end)
-    for place in first_size(graphs):
-        for index in range(len(calls(graphs[place].graph))):
-            yield from _piece("single", graphs[place], index, index + 1)
+    for graph in graphs:
+        for index in range(len(calls(graph.graph))):
+            yield from _piece("single", graph, index, index + 1)
 
 
 def _piece(kind: str, graph: Graph, start: int, end: int) -> Iterator[tuple[str, Graph, GraphPiece]]:

@@ -1,8 +1,10 @@
-"""Tasks of rows: any row becomes a task file, if it passes the suite's rules."""
+"""Tasks of rows: a row becomes a subgraph of a task file, if it passes the suite's rules."""
 
 from __future__ import annotations
 
-from pytest_passbench.core.errors import UserError
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from pytest_passbench.core.task import Task
 from pytest_passbench.dataset.rows import Row, input_spec
 from pytest_passbench.forge.curate import make_task, measured
@@ -24,9 +26,22 @@ def instance_of(row: Row) -> Instance:
     )
 
 
-def task_of(row: Row) -> Task:
-    """Return a task of one row. Raises UserError with the rule that refuses it, for which the graph is run."""
-    instance, refusal = measured(instance_of(row))
-    if instance is None:
-        raise UserError(f"makes no task: {refusal}", where=f"row {row.id}", remedy="choose another row")
-    return make_task([instance])
+@dataclass(frozen=True)
+class RowTasks:
+    """The tasks of rows, and for each row that makes none its id and the rule that refuses it."""
+
+    tasks: list[Task]
+    refused: dict[str, str]
+
+
+def tasks_of(rows: Iterable[Row]) -> RowTasks:
+    """Return a task for each operator sequence of the rows. Each row's graph is run for the suite's rules."""
+    instances: dict[tuple[str, ...], list[Instance]] = {}
+    refused: dict[str, str] = {}
+    for row in rows:
+        instance, refusal = measured(instance_of(row))
+        if instance is None:
+            refused[row.id] = refusal
+        else:
+            instances.setdefault(instance.ops, []).append(instance)
+    return RowTasks([make_task(group) for group in instances.values()], refused)
