@@ -16,7 +16,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.plurals import counted
 
 if TYPE_CHECKING:
-    from pytest_passbench.dataset.rows import Row
+    from pytest_passbench.dataset.rows import GraphRow
 
 HELP = "Build a data set of unique graphs from configurations, look at it, and make tasks of its rows."
 SPLITS = ("train", "validation", "test")
@@ -93,17 +93,17 @@ def build(args: argparse.Namespace) -> int:
 
     shards.arrow()  # before hours of work
     names = [name for name in args.sources.split(",") if name]
-    recipe = building.Recipe(args.out, args.processes, args.timeout, args.budget)
+    settings = building.BuildSettings(args.out, args.processes, args.timeout, args.budget)
     progress = ProgressLines("dataset")
     with without_logs():
-        building.build(pick(names, args.also), recipe, progress)
+        building.build(pick(names, args.also), settings, progress)
         progress.stage("writing the shards")
-        rows = building.merged(building.cases(recipe.work))
+        rows = building.merged(building.cases(settings.work))
         splits.assign(rows, splits.held_out(ref.load() for ref in discover(args.held_out or installed_tasks())))
     if not rows:
         raise UserError("no architecture was captured", where=args.out, remedy="see the reasons in its work/*.failed")
     shards.write(rows, args.out)
-    counts = summary.summarise(rows, recipe.work)
+    counts = summary.summarise(rows, settings.work)
     summary.save(counts, args.out)
     (args.out / "README.md").write_text(summary.card(counts), encoding="utf-8")
     progress.clear()
@@ -171,17 +171,17 @@ def to_tasks(args: argparse.Namespace) -> int:
     from pytest_passbench.forge.steps import write_step
 
     with without_logs():
-        made = tasks_of(_drawn(args))
-    for path in write_step(made.tasks, args.out, "task"):
+        row_tasks = tasks_of(_drawn(args))
+    for path in write_step(row_tasks.tasks, args.out, "task"):
         print(path)
-    for key, refusal in made.refused.items():
+    for key, refusal in row_tasks.refused.items():
         print(f"row {key}: {refusal}")
-    rows = counted(sum(len(task.subgraphs) for task in made.tasks), "row")
-    print(f"{counted(len(made.tasks), 'task')} made of {rows}; the rules refused {len(made.refused)}")
+    rows = counted(sum(len(task.subgraphs) for task in row_tasks.tasks), "row")
+    print(f"{counted(len(row_tasks.tasks), 'task')} made of {rows}; the rules refused {len(row_tasks.refused)}")
     return 0
 
 
-def _drawn(args: argparse.Namespace) -> Iterator[Row]:
+def _drawn(args: argparse.Namespace) -> Iterator[GraphRow]:
     from pytest_passbench.dataset import shards
 
     rows = [

@@ -18,7 +18,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.dataset.architectures import Architecture
 from pytest_passbench.dataset.extract import extract
-from pytest_passbench.dataset.rows import CaseRows, Row
+from pytest_passbench.dataset.rows import CaseRows, GraphRow
 from pytest_passbench.forge.jobs import Job, run_jobs
 
 WORK = "work"
@@ -37,7 +37,7 @@ MIN_YIELD = 0.05
 
 
 @dataclass(frozen=True)
-class Recipe:
+class BuildSettings:
     """How to build: ``processes`` at a time, ``timeout`` seconds for an architecture, ``budget`` seconds in all."""
 
     out: Path
@@ -83,20 +83,20 @@ class Progress:
         return len(latest) == CHECKED and sum(new for new, _ in latest) < MIN_YIELD * seconds
 
 
-def build(groups: dict[str, list[Architecture]], recipe: Recipe, progress: ProgressLines) -> list[str]:
+def build(groups: dict[str, list[Architecture]], settings: BuildSettings, progress: ProgressLines) -> list[str]:
     """Run the jobs that are open, libraries in turn. Return the names of the architectures that failed.
 
     Raises UserError if the folder cannot be written, or holds a file that is no part of a build.
     """
     try:
-        recipe.work.mkdir(parents=True, exist_ok=True)
+        settings.work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=recipe.out,
+        raise UserError(f"cannot be written: {error.strerror}", where=settings.out,
                         remedy="name a folder that you may write to: --out=DIR") from error  # fmt: skip
     for module in COMPILER:
         importlib.import_module(module)
     state = Progress()
-    for case in cases(recipe.work):
+    for case in cases(settings.work):
         state.add(case)
 
     def ended(job: Job) -> str:
@@ -107,30 +107,30 @@ def build(groups: dict[str, list[Architecture]], recipe: Recipe, progress: Progr
             f"{len(state.ids):,} graphs, {sum(state.architectures.values()):,} architectures"
         )
 
-    jobs = (_job(architecture, recipe, state) for architecture in _libraries_in_turn(groups, recipe, state))
-    return run_jobs(jobs, recipe.processes, recipe.timeout, progress, budget=recipe.budget, ended=ended)
+    jobs = (_job(architecture, settings, state) for architecture in _libraries_in_turn(groups, settings, state))
+    return run_jobs(jobs, settings.processes, settings.timeout, progress, budget=settings.budget, ended=ended)
 
 
 def _libraries_in_turn(
-    groups: dict[str, list[Architecture]], recipe: Recipe, state: Progress
+    groups: dict[str, list[Architecture]], settings: BuildSettings, state: Progress
 ) -> Iterator[Architecture]:
     """Yield the open architectures, one of each library that is not exhausted, again and again."""
     waiting = {name: iter(group) for name, group in groups.items()}
     while waiting:
         for name in list(waiting):
-            architecture = None if state.is_exhausted(name) else _next_open(waiting[name], recipe)
+            architecture = None if state.is_exhausted(name) else _next_open(waiting[name], settings)
             if architecture is None:
                 del waiting[name]
             else:
                 yield architecture
 
 
-def _next_open(architectures: Iterator[Architecture], recipe: Recipe) -> Architecture | None:
-    return next((item for item in architectures if _job(item, recipe, Progress()).open), None)
+def _next_open(architectures: Iterator[Architecture], settings: BuildSettings) -> Architecture | None:
+    return next((item for item in architectures if _job(item, settings, Progress()).open), None)
 
 
-def _job(architecture: Architecture, recipe: Recipe, state: Progress) -> Job:
-    target = recipe.target(architecture)
+def _job(architecture: Architecture, settings: BuildSettings, state: Progress) -> Job:
+    target = settings.target(architecture)
     return Job(architecture.case.name, target, functools.partial(_work, architecture, target, state))
 
 
@@ -156,9 +156,9 @@ def cases(work: Path) -> Iterator[CaseRows]:
         yield load(path)
 
 
-def merged(groups: Iterable[CaseRows]) -> list[Row]:
+def merged(groups: Iterable[CaseRows]) -> list[GraphRow]:
     """Return every row once, by id. The first architecture that has a row's text gives it; all give families."""
-    rows: dict[str, Row] = {}
+    rows: dict[str, GraphRow] = {}
     families: dict[str, set[str]] = {}
     for case in groups:
         for key in case.ids:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 
 from pytest_passbench.dataset.architectures import Architecture
-from pytest_passbench.dataset.rows import CaseRows, Row, input_data, instance_data, text_hash
+from pytest_passbench.dataset.rows import CaseRows, GraphRow, input_data, instance_data, text_hash
 from pytest_passbench.forge import rules
 from pytest_passbench.forge.corpus import Graph, capture_case
 from pytest_passbench.forge.decompose import GraphPiece, calls, cut
@@ -42,7 +42,7 @@ def extract(architecture: Architecture, known: Collection[str], searched: Collec
     result = CaseRows(architecture.case.name, architecture.library, architecture.family)
     graphs = capture_case(architecture.case)
     runs = set(searched)
-    by_id: dict[str, Row] = {}
+    by_id: dict[str, GraphRow] = {}
     for kind, graph, piece in pieces(graphs, runs):
         for instance in instances(graph, piece):
             key = text_hash(instance.source)
@@ -83,7 +83,9 @@ def _piece(kind: str, graph: Graph, start: int, end: int) -> Iterator[tuple[str,
         yield kind, graph, piece
 
 
-def _row(architecture: Architecture, kind: str, key: str, instance: Instance, refused: dict[str, int]) -> Row | None:
+def _row(
+    architecture: Architecture, kind: str, key: str, instance: Instance, refused: dict[str, int]
+) -> GraphRow | None:
     """Return the row of a graph that was not there before, or None. The rule that refused it is counted."""
     if instance.elements > MAX_ELEMENTS:
         refused["elements"] = refused.get("elements", 0) + 1
@@ -99,7 +101,7 @@ def _row(architecture: Architecture, kind: str, key: str, instance: Instance, re
     if broken is not None:
         refused[broken] = refused.get(broken, 0) + 1
         return None
-    return Row(
+    return GraphRow(
         id=key,
         form=form,
         kind=kind,
@@ -121,7 +123,7 @@ def _row(architecture: Architecture, kind: str, key: str, instance: Instance, re
     )
 
 
-def _add(row: Row, instance: Instance) -> None:
+def _add(row: GraphRow, instance: Instance) -> None:
     """Add another dtype or size of the same text to a row."""
     data = instance_data(instance)
     first = {"dtype": row.dtype, "variant": row.variant}

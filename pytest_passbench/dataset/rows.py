@@ -19,7 +19,7 @@ about a heavy operator; a frequent sequence of operators; one operator."""
 
 
 @dataclass
-class Row:
+class GraphRow:
     """A graph of the data set.
 
     ``inputs`` have name, dtype, shape and statistics. ``instances`` are the other dtypes and sizes of the same text:
@@ -48,7 +48,7 @@ class Row:
     split: str = ""
 
     @classmethod
-    def from_data(cls, data: dict[str, Any]) -> Row:
+    def from_data(cls, data: dict[str, Any]) -> GraphRow:
         """Return the row of a case's file."""
         return cls(**data)
 
@@ -69,7 +69,7 @@ class CaseRows:
     library: str
     family: str
     seconds: float = 0.0
-    rows: list[Row] = field(default_factory=list)
+    rows: list[GraphRow] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     searched: list[str] = field(default_factory=list)
     refused: dict[str, int] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class CaseRows:
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> CaseRows:
         """Return the object of a case's file."""
-        return cls(**{**data, "rows": [Row.from_data(row) for row in data["rows"]]})
+        return cls(**{**data, "rows": [GraphRow.from_data(row) for row in data["rows"]]})
 
 
 def text_hash(source: str) -> str:

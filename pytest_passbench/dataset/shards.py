@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.dataset.rows import Row
+from pytest_passbench.dataset.rows import GraphRow
 from pytest_passbench.dataset.splits import SPLITS
 
 DATA = "data"
@@ -28,7 +28,7 @@ def arrow() -> Any:
     return pyarrow
 
 
-def write(rows: Sequence[Row], out: Path) -> list[Path]:
+def write(rows: Sequence[GraphRow], out: Path) -> list[Path]:
     """Write the rows of each split in files of their own, in the order of their ids, and return the paths.
 
     The same rows give the same bytes with one version of pyarrow. Old shards are removed.
@@ -49,12 +49,12 @@ def write(rows: Sequence[Row], out: Path) -> list[Path]:
     return paths
 
 
-def _record(row: Row) -> dict[str, Any]:
+def _record(row: GraphRow) -> dict[str, Any]:
     record = row.to_data()
     return {**record, **{name: json.dumps(record[name], sort_keys=True) for name in AS_JSON}}
 
 
-def read(out: Path, split: str | None = None) -> Iterator[Row]:
+def read(out: Path, split: str | None = None) -> Iterator[GraphRow]:
     """Yield the rows of a data set's shards. Raises UserError if there are none, or a file is no shard."""
     pyarrow = arrow()
     paths = sorted((out / DATA).glob(f"{split or '*'}-*.parquet"))
@@ -68,5 +68,5 @@ def read(out: Path, split: str | None = None) -> Iterator[Row]:
             raise UserError("is no shard of a data set", where=path, remedy="build the data set again") from error
 
 
-def _row(record: dict[str, Any]) -> Row:
-    return Row.from_data({**record, **{name: json.loads(record[name]) for name in AS_JSON}})
+def _row(record: dict[str, Any]) -> GraphRow:
+    return GraphRow.from_data({**record, **{name: json.loads(record[name]) for name in AS_JSON}})

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_passbench.core.task import Task
-from pytest_passbench.dataset.rows import Row
+from pytest_passbench.dataset.rows import GraphRow
 from pytest_passbench.forge.normal_form import digest, normal_form
 from pytest_passbench.forge.probe import Probe
 
@@ -21,7 +21,7 @@ class HeldOut:
     forms: frozenset[str]
     operators: frozenset[tuple[str, ...]]
 
-    def has(self, row: Row) -> bool:
+    def has(self, row: GraphRow) -> bool:
         """Return True if a row is one of these."""
         return row.form in self.forms or tuple(row.operators) in self.operators
 
@@ -43,14 +43,14 @@ def is_validation(family: str) -> bool:
     return int(digest([family], 8), 16) < VALIDATION_SHARE * 16**8
 
 
-def assign(rows: Sequence[Row], apart: HeldOut) -> None:
+def assign(rows: Sequence[GraphRow], apart: HeldOut) -> None:
     """Set each row's split. A strict form that a family of training has is training's, whatever else has it."""
     trained = {row.form for row in rows if not all(map(is_validation, row.families))}
     for row in rows:
         row.split = TEST if apart.has(row) else TRAIN if row.form in trained else VALIDATION
 
 
-def leaks(rows: Iterable[Row], apart: HeldOut) -> Iterator[str]:
+def leaks(rows: Iterable[GraphRow], apart: HeldOut) -> Iterator[str]:
     """Yield what stands in two splits: a row of the suite's that is not held out, a form of training in another."""
     forms: dict[str, Collection[str]] = {}
     for row in rows:

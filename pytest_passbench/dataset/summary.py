@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.dataset.build import failures, load
-from pytest_passbench.dataset.rows import KINDS, Row
+from pytest_passbench.dataset.rows import KINDS, GraphRow
 from pytest_passbench.dataset.splits import SPLITS
 
 FILE = "summary.json"
@@ -52,7 +52,7 @@ class Summary:
     curve: list[CurvePoint]
 
 
-def summarise(rows: Sequence[Row], work: Path) -> Summary:
+def summarise(rows: Sequence[GraphRow], work: Path) -> Summary:
     """Return the counts of these rows, and of the build in the folder ``work``."""
     points = curve(work)
     kinds = Counter(row.kind for row in rows)
@@ -74,7 +74,7 @@ def summarise(rows: Sequence[Row], work: Path) -> Summary:
     )
 
 
-def _libraries(rows: Iterable[Row], work: Path) -> dict[str, dict[str, int | str]]:
+def _libraries(rows: Iterable[GraphRow], work: Path) -> dict[str, dict[str, int | str]]:
     """Return for each library its version and licence, its architectures, and the graphs that it gave first."""
     architectures = Counter(path.name.partition("__")[0] for path in work.glob("*.json"))
     graphs: Counter[str] = Counter()

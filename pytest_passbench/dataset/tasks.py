@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_passbench.core.task import Task
-from pytest_passbench.dataset.rows import Row, input_spec
+from pytest_passbench.dataset.rows import GraphRow, input_spec
 from pytest_passbench.forge.curate import make_task, measured
 from pytest_passbench.forge.instances import Instance
 
 
-def instance_of(row: Row) -> Instance:
+def instance_of(row: GraphRow) -> Instance:
     """Return a row's recorded instance."""
     return Instance(
         ops=tuple(row.operators),
@@ -34,7 +34,7 @@ class RowTasks:
     refused: dict[str, str]
 
 
-def tasks_of(rows: Iterable[Row]) -> RowTasks:
+def tasks_of(rows: Iterable[GraphRow]) -> RowTasks:
     """Return a task for each operator sequence of the rows. Each row's graph is run for the suite's rules."""
     instances: dict[tuple[str, ...], list[Instance]] = {}
     refused: dict[str, str] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.dataset.rows import Row
+from pytest_passbench.dataset.rows import GraphRow
 from pytest_passbench.dataset.splits import TEST, TRAIN, VALIDATION, HeldOut, assign, is_validation, leaks
 
 FAMILIES = [f"library/{name}" for name in "abcdefghijklmnopqrstuvwxyz"]
@@ -13,8 +13,8 @@ FORMS = [f"form {number}" for number in range(6)]
 OPERATORS = [["gelu"], ["add", "relu"], ["softmax"]]
 
 
-def row(key: int, form: str, operators: list[str], families: set[str]) -> Row:
-    return Row(
+def row(key: int, form: str, operators: list[str], families: set[str]) -> GraphRow:
+    return GraphRow(
         id=str(key), form=form, kind="single", source="", operators=operators, dtype="float32", variant="", inputs=[],
         instances=[], marks=[], architecture="", library="", version="", license="", family=min(families),
         families=sorted(families), modality="text", configuration="",
