@@ -18,8 +18,10 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.dataset.architectures import Architecture
 from pytest_passbench.dataset.extract import extract
+from pytest_passbench.dataset.on_ray import RayJobs
 from pytest_passbench.dataset.rows import CaseRows, GraphRow
 from pytest_passbench.forge.jobs import Job, run_jobs
+from pytest_passbench.forge.windows import RunRanges
 
 WORK = "work"
 """The folder of a data set that has a file for each architecture."""
@@ -57,20 +59,20 @@ class BuildSettings:
 
 @dataclass
 class Progress:
-    """What the build has so far: ids, strict forms and searched runs, and each library's latest yields."""
+    """What the build has so far: rows' ids, strict forms and fusible ranges, and each library's latest yields."""
 
     ids: set[str] = field(default_factory=set)
     forms: set[str] = field(default_factory=set)
-    searched: set[str] = field(default_factory=set)
+    ranges: RunRanges = field(default_factory=dict)
     architectures: Counter[str] = field(default_factory=Counter)
     yields: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
 
     def add(self, case: CaseRows) -> int:
         """Add an architecture's rows. Return the number of strict forms that are new."""
         before = len(self.forms)
-        self.ids.update(case.ids)
+        self.ids.update(row.id for row in case.rows)
         self.forms.update(row.form for row in case.rows)
-        self.searched.update(case.searched)
+        self.ranges.update(case.ranges)
         self.architectures[case.library] += 1
         new = len(self.forms) - before
         self.yields.setdefault(case.library, []).append((new, case.seconds))
@@ -83,8 +85,12 @@ class Progress:
         return len(latest) == CHECKED and sum(new for new, _ in latest) < MIN_YIELD * seconds
 
 
-def build(groups: dict[str, list[Architecture]], settings: BuildSettings, progress: ProgressLines) -> list[str]:
+def build(
+    groups: dict[str, list[Architecture]], settings: BuildSettings, progress: ProgressLines, ray: str | None = None
+) -> list[str]:
     """Run the jobs that are open, libraries in turn. Return the names of the architectures that failed.
+
+    With ``ray``, the address of a Ray cluster, its processes run them (:class:`RayJobs`); empty means any cluster.
 
     Raises UserError if the folder cannot be written, or holds a file that is no part of a build.
     """
@@ -107,7 +113,12 @@ def build(groups: dict[str, list[Architecture]], settings: BuildSettings, progre
             f"{len(state.ids):,} graphs, {sum(state.architectures.values()):,} architectures"
         )
 
-    jobs = (_job(architecture, settings, state) for architecture in _libraries_in_turn(groups, settings, state))
+    architectures = _libraries_in_turn(groups, settings, state)
+    if ray is not None:
+        pairs = ((item, _job(item, settings, state)) for item in architectures)
+        cluster = RayJobs(ray, settings.timeout, progress, ended)
+        return cluster.run(pairs, lambda: (state.ids, state.ranges), settings.budget)
+    jobs = (_job(architecture, settings, state) for architecture in architectures)
     return run_jobs(jobs, settings.processes, settings.timeout, progress, budget=settings.budget, ended=ended)
 
 
@@ -136,7 +147,7 @@ def _job(architecture: Architecture, settings: BuildSettings, state: Progress) -
 
 def _work(architecture: Architecture, target: Path, state: Progress) -> None:
     """Write an architecture's rows. It runs in a forked process, which has the state of the moment."""
-    case = extract(architecture, state.ids, state.searched)
+    case = extract(architecture, state.ids, state.ranges)
     half = target.with_suffix(".part")
     half.write_text(json.dumps(case.to_data()), encoding="utf-8")
     half.replace(target)
@@ -167,7 +178,7 @@ def merged(groups: Iterable[CaseRows]) -> list[GraphRow]:
             first = rows.setdefault(row.id, row)
             if first is not row:
                 first.instances += [item for item in row.instances if item not in first.instances]
-    for key, row in rows.items():
+    for key, row in rows.items():  # an id without a row was refused
         row.families = sorted(families[key])
     return [rows[key] for key in sorted(rows)]
 

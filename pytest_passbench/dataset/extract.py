@@ -14,7 +14,7 @@ from pytest_passbench.forge.decompose import GraphPiece, calls, cut
 from pytest_passbench.forge.input_records import condition
 from pytest_passbench.forge.instances import Instance, instances
 from pytest_passbench.forge.normal_form import normal_form
-from pytest_passbench.forge.windows import Window, fusible, typical_windows
+from pytest_passbench.forge.windows import RunRanges, Window, fusible, typical_windows
 from pytest_passbench.suite.opnames import is_metadata, is_random
 
 MAX_ELEMENTS = 1 << 28
@@ -32,18 +32,18 @@ MARKED: tuple[rules.Rule, ...] = (
 """Rules that a row may break: it then has the rule's name among its marks."""
 
 
-def extract(architecture: Architecture, known: Collection[str], searched: Collection[str]) -> CaseRows:
+def extract(architecture: Architecture, known: Collection[str], ranges: RunRanges) -> CaseRows:
     """Return the rows of an architecture.
 
-    ``known`` are ids of rows that other architectures gave: of these the id alone is returned. ``searched`` are runs
-    that were searched for fusible parts before. Raises any exception of the model at its first size.
+    ``known`` are ids of rows that other architectures gave: of these the id alone is returned. ``ranges`` are the
+    fusible ranges of runs that were searched before. Raises any exception of the model at its first size.
     """
     begin = time.process_time()
     result = CaseRows(architecture.case.name, architecture.library, architecture.family)
     graphs = capture_case(architecture.case)
-    runs = set(searched)
+    all_ranges = dict(ranges)
     by_id: dict[str, GraphRow] = {}
-    for kind, graph, piece in pieces(graphs, runs):
+    for kind, graph, piece in pieces(graphs, all_ranges):
         for instance in instances(graph, piece):
             key = text_hash(instance.source)
             if key in by_id:
@@ -54,16 +54,16 @@ def extract(architecture: Architecture, known: Collection[str], searched: Collec
                 if row is not None:
                     by_id[key] = row
     result.rows = list(by_id.values())
-    result.searched = sorted(runs - set(searched))
+    result.ranges = {key: spans for key, spans in all_ranges.items() if key not in ranges}
     result.seconds = round(time.process_time() - begin, 2)
     return result
 
 
-def pieces(graphs: Sequence[Graph], searched: set[str]) -> Iterator[tuple[str, Graph, GraphPiece]]:
+def pieces(graphs: Sequence[Graph], ranges: RunRanges) -> Iterator[tuple[str, Graph, GraphPiece]]:
     """Yield every part of an architecture's graphs with its kind: whole ones first, single operators last."""
     for graph in graphs:
         yield from _piece("whole", graph, 0, len(calls(graph.graph)))
-    windows: list[Window] = [*fusible(graphs, searched), *typical_windows({"": list(graphs)}, MAX_MERGES)]
+    windows: list[Window] = [*fusible(graphs, ranges), *typical_windows({"": list(graphs)}, MAX_MERGES)]
     for window in windows:
         base = graphs[window.place]
         for graph in graphs:

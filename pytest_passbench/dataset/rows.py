@@ -61,8 +61,8 @@ class GraphRow:
 class CaseRows:
     """What one architecture gave.
 
-    ``rows`` are its new graphs, ``ids`` the hashes of all, those that were there before included. ``searched`` are
-    the runs that were searched for fusible parts. ``refused`` counts the graphs that were left out, by rule.
+    ``rows`` are its new graphs, ``ids`` the hashes of all, those that were there before included. ``ranges`` are
+    the fusible ranges of the runs that were searched. ``refused`` counts the graphs that were left out, by rule.
     """
 
     architecture: str
@@ -71,7 +71,7 @@ class CaseRows:
     seconds: float = 0.0
     rows: list[GraphRow] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
-    searched: list[str] = field(default_factory=list)
+    ranges: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
 
     def to_data(self) -> dict[str, Any]:

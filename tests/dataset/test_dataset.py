@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -253,3 +254,22 @@ def test_the_pages_own_architecture_can_be_built(tmp_path):
     also = f"--also={tmp_path / 'mine.py'}"
     assert main(["dataset", "build", f"--out={tmp_path / 'graphs'}", also, "--sources=own", HELD_OUT]) == 0
     assert {row.family for row in shards.read(tmp_path / "graphs")} == {"own/mlp"}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_builds_the_same_and_outlives_a_node(folder, tmp_path):
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    other = cluster.add_node(num_cpus=1)
+    killer = threading.Timer(4.0, cluster.remove_node, (other,), {"allow_graceful": False})
+    try:
+        killer.start()
+        assert main(build(tmp_path, f"--ray={cluster.address}")) == 0
+    finally:
+        killer.cancel()
+        ray.shutdown()
+        cluster.shutdown()
+    assert files(tmp_path) == files(folder)
