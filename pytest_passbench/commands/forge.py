@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, option) and not args.model:
             raise UserError("goes with --model only", where=f"--{option}", remedy="add --model=FILE.py:ClassName")
     torch.set_num_threads(1)
-    with _without_logs():
+    with without_logs():
         if args.list:
             return list_cases()
         if args.verify:
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _without_logs() -> Iterator[None]:
+def without_logs() -> Iterator[None]:
     """Let no library log or warn meanwhile: Dynamo and TorchInductor report graph breaks and much else.
 
     Logs stay if ``TORCH_LOGS`` is set, since the user then asks for them.

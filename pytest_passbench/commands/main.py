@@ -25,6 +25,7 @@ COMMANDS = (
     "verify",
     "doctor",
     "forge",
+    "dataset",
 )  # fmt: skip
 """The modules of :mod:`pytest_passbench.commands`, in the order of the help.
 

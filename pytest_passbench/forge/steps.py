@@ -2,7 +2,7 @@
 
 ``capture`` makes a file per architecture. ``windows`` finds the fusible runs of each architecture, and the
 typical n-grams of all. ``select`` chooses the operator sequences. ``curate`` makes a task file per sequence.
-``write`` makes the suite. Each job has a forked process, so that a crash or an endless capture costs one job only.
+``write`` makes the suite.
 """
 
 from __future__ import annotations
@@ -10,11 +10,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import multiprocessing as mp
-import time
-import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +21,7 @@ from pytest_passbench.core.task import Task
 from pytest_passbench.forge import corpus, windows
 from pytest_passbench.forge.corpus import Graph, capture_case
 from pytest_passbench.forge.curate import choose, draw, make_task, path_of, task_id
+from pytest_passbench.forge.jobs import Job, run_jobs
 from pytest_passbench.forge.models import ModelCase
 from pytest_passbench.forge.normal_form import digest
 from pytest_passbench.forge.sequence_choice import Ops, SequenceChoice, candidates, select
@@ -70,7 +68,7 @@ def capture_step(recipe: Recipe, cases: Sequence[ModelCase]) -> list[str]:
         Job(c.name, folder / f"{c.name.replace('/', '__')}.json", functools.partial(_capture, c, folder))
         for c in cases
     ]
-    return run_jobs(jobs, recipe.processes, recipe.timeout)
+    return run_jobs(jobs, recipe.processes, recipe.timeout, ProgressLines("forge"))
 
 
 def _capture(case: ModelCase, folder: Path) -> None:
@@ -93,7 +91,7 @@ def windows_step(recipe: Recipe) -> list[str]:
         Job(path.stem, folder / path.name, functools.partial(_fusible, path, folder / path.name))
         for path in sorted(recipe.folder("captures").glob("*.json"), key=lambda path: digest([path.name]))
     ]
-    failed = run_jobs(jobs, recipe.processes, recipe.timeout)
+    failed = run_jobs(jobs, recipe.processes, recipe.timeout, ProgressLines("forge"))
     typical = recipe.work / "typical.json"
     if not typical.exists():
         windows.save_windows(windows.typical_windows(load_corpus(recipe)), typical)
@@ -155,7 +153,7 @@ def curate_step(recipe: Recipe, plans: Sequence[TaskOutline]) -> list[str]:
         )
         for w in plans
     ]
-    return run_jobs(jobs, recipe.processes, recipe.timeout)
+    return run_jobs(jobs, recipe.processes, recipe.timeout, ProgressLines("forge"))
 
 
 def _curate(plan: TaskOutline, group: Sequence[windows.Window], corpus: dict[str, list[Graph]], folder: Path) -> None:
@@ -221,71 +219,3 @@ def write_step(tasks: Iterable[Task], out: Path, layout: str) -> list[Path]:
 def curated_tasks(recipe: Recipe) -> list[Task]:
     """Return the tasks of the curate step."""
     return [read_task(path) for path in sorted(recipe.folder("curated").glob("*.task.yaml"))]
-
-
-@dataclass(frozen=True)
-class Job:
-    """A unit of work. It is done if the file ``target`` exists."""
-
-    name: str
-    target: Path
-    work: Callable[[], object]
-
-    @property
-    def failure(self) -> Path:
-        """The file with the reason of a failed attempt. Such a job is not tried again until the file is removed."""
-        return self.target.with_suffix(".failed")
-
-
-def run_jobs(jobs: Sequence[Job], processes: int, timeout: float) -> list[str]:
-    """Run the jobs that are not done, ``processes`` at a time, for at most ``timeout`` seconds each.
-
-    Return the names of the jobs that failed. Progress is shown on stderr.
-    """
-    todo = [job for job in jobs if not job.target.exists() and not job.failure.exists()]
-    running: dict[mp.process.BaseProcess, tuple[Job, float]] = {}
-    done, context, progress = 0, mp.get_context("fork"), ProgressLines("forge")
-    while todo or running:
-        while todo and len(running) < processes:
-            job = todo.pop(0)
-            if job.target.exists():  # another run over the same folder has made it meanwhile
-                continue
-            process: mp.process.BaseProcess = context.Process(target=_attempt, args=(job,), daemon=True)
-            process.start()
-            running[process] = (job, time.monotonic() + timeout)
-        for process in [p for p in running if not p.is_alive() or time.monotonic() > running[p][1]]:
-            job, _ = running.pop(process)
-            _finish(process, job, timeout)
-            done += 1
-            say = progress.update if job.target.exists() else progress.note
-            say(f"[{done}/{done + len(todo) + len(running)}] {job.name}{_outcome(job)}")
-        time.sleep(0.02)
-    failed = [job.name for job in jobs if not job.target.exists()]
-    if done:
-        reasons = f"; the reasons of {len(failed)} failures lie in {jobs[0].target.parent}/*.failed" if failed else ""
-        progress.note(f"{done} jobs ended{reasons}")
-    return failed
-
-
-def _attempt(job: Job) -> None:
-    job.target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        job.work()
-    except BaseException as error:  # the reason is kept for the user, and the next job goes on
-        lines = traceback.format_exception_only(error)
-        job.failure.write_text("".join(lines)[:4000], encoding="utf-8")
-
-
-def _finish(process: mp.process.BaseProcess, job: Job, timeout: float) -> None:
-    if process.is_alive():
-        process.kill()
-        job.failure.write_text(f"took longer than {timeout} s\n", encoding="utf-8")
-    process.join()
-    if not job.target.exists() and not job.failure.exists():
-        job.failure.write_text(f"died with exit code {process.exitcode}\n", encoding="utf-8")
-
-
-def _outcome(job: Job) -> str:
-    if job.target.exists():
-        return ""
-    return ": " + job.failure.read_text(encoding="utf-8").strip().splitlines()[0][:150]

@@ -30,6 +30,8 @@ REACHES = tuple((before, after) for before in (0, 1, 2, 4) for after in (1, 2, 3
 """The runs that :func:`anchored` tries: operators before a heavy one, and operators from that one on."""
 
 Ops = tuple[str, ...]
+RunRanges = dict[str, list[tuple[int, int]]]
+"""For the hash of a run's operators and shapes, its fusible ranges: the first operator and the end of each."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,15 @@ def window(graphs: Sequence[Graph], place: int, start: int, end: int, kind: str)
         yield Window(graph.case, place, start, end, real_ops(graph, start, end), kind, outputs)
 
 
-def fusible(graphs: Sequence[Graph]) -> list[Window]:
+def fusible(graphs: Sequence[Graph], ranges: RunRanges | None = None) -> list[Window]:
     """Return the fusible and the anchored runs of a case's graphs at its first size.
 
-    Equal runs of operators are searched once for fusible parts.
+    Equal runs of operators are taken once. ``ranges`` has the fusible ranges of runs that were searched before, and
+    gets those of the runs that are searched now.
     """
     windows: list[Window] = []
-    texts: set[str] = set()
+    ranges = {} if ranges is None else ranges
+    keys: set[str] = set()
     for place, graph in enumerate(graphs):
         if graph.variant != graphs[0].variant:
             continue
@@ -88,10 +92,12 @@ def fusible(graphs: Sequence[Graph]) -> list[Window]:
                     for n in run
                 ]
             )
-            if key in texts or len(run) < 2 or len(texts) >= MAX_RUNS:
+            if key in keys or len(run) < 2 or len(keys) >= MAX_RUNS:
                 continue
-            texts.add(key)
-            for start, end in fusible_runs(run[:MAX_RUN_OPERATORS], graph.captured.values):
+            keys.add(key)
+            if key not in ranges:
+                ranges[key] = fusible_runs(run[:MAX_RUN_OPERATORS], graph.captured.values)
+            for start, end in ranges[key]:
                 first = position[run[start]]
                 windows += window(graphs, place, first, first + end - start, "fusible")
     return windows + anchored(graphs)

@@ -132,7 +132,7 @@ def case_of_config(config: Any, name: str) -> ModelCase:
 def _cut(config: Any, overrides: dict[str, Any], attention: str = "eager") -> torch.nn.Module:
     from transformers import AutoModel
 
-    for part in _parts(config):
+    for part in parts_of(config):
         shrink(part, overrides)
     with torch.device("meta"):
         size = sum(p.numel() for p in AutoModel.from_config(config).parameters())
@@ -161,10 +161,10 @@ def shrink(config: Any, overrides: dict[str, Any]) -> None:
                 setattr(config, key, 1)
 
 
-def _parts(config: Any) -> list[Any]:
+def parts_of(config: Any) -> list[Any]:
     """Return the configuration and its nested ones."""
     nested = [v for v in vars(config).values() if hasattr(v, "to_dict") and hasattr(v, "model_type")]
-    return [config, *(part for child in nested for part in _parts(child))]
+    return [config, *(part for child in nested for part in parts_of(child))]
 
 
 def make_inputs(model: torch.nn.Module, variant: Variant) -> dict[str, Any]:

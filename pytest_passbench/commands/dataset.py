@@ -1,0 +1,196 @@
+"""``passbench dataset``: build a data set of graphs, look at it, check it, and make tasks of its rows."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_passbench.core.checks import count, duration, seconds, whole
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.plurals import counted
+
+if TYPE_CHECKING:
+    from pytest_passbench.dataset.rows import GraphRow
+
+HELP = "Build a data set of unique graphs from configurations, look at it, and make tasks of its rows."
+SPLITS = ("train", "validation", "test")
+KINDS = ("whole", "fusible", "anchored", "typical", "single")
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser("dataset", help="a data set of graphs", description=HELP)
+    parser.set_defaults(run=run)
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    building = actions.add_parser("build", help="capture architectures, or go on with it, and write the shards")
+    building.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the data set")
+    building.add_argument("--sources", default="", metavar="LIST", help="only these libraries, with commas between")
+    building.add_argument("--also", type=Path, action="append", default=[], metavar="FILE.py",
+                          help="a file with your own LIBRARY, LICENSE and cases(); repeatable")  # fmt: skip
+    _add_held_out(building)
+    building.add_argument("--ray", nargs="?", const="", metavar="ADDRESS",
+                          help="capture on a Ray cluster (default: RAY_ADDRESS, or one started here)")  # fmt: skip
+    building.add_argument("--budget", type=duration, default=math.inf, metavar="TIME",
+                          help="begin nothing later than this: 90s, 30m, 2h (default: no limit)")  # fmt: skip
+    building.add_argument("--processes", type=count, default=1, metavar="N", help="how many at a time (default: 1)")
+    building.add_argument("--timeout", type=seconds, default=200.0, metavar="S", help="seconds for one architecture")
+    building.set_defaults(action=build)
+    for name, action, text in (
+        ("stats", stats, "counts by kind, split and library"),
+        ("check", check, "look for rows that stand in two splits, and for ids that are not the text's"),
+        ("sample", sample, "rows drawn by chance, one JSON object a line"),
+        ("show", show, "a row's graph and inputs"),
+        ("to-tasks", to_tasks, "make a task file of each row that passes the suite's rules"),
+    ):
+        action_parser = actions.add_parser(name, help=text)
+        action_parser.add_argument("path", type=Path, metavar="DIR", help="the folder of the data set")
+        action_parser.set_defaults(action=action)
+        if action is check:
+            _add_held_out(action_parser)
+        if action is stats:
+            action_parser.add_argument("--json", action="store_true", help="print JSON, with the curve")
+        elif action is show:
+            action_parser.add_argument("id", metavar="ID", help="a row's id, or the beginning of one")
+        elif action is not check:
+            _add_filters(action_parser)
+            if action is to_tasks:
+                action_parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the tasks' folder")
+
+
+def _add_held_out(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--held-out", type=Path, metavar="DIR",
+                        help="the tasks whose graphs are the test split (default: the installed suite)")  # fmt: skip
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-n", type=whole(1, 10**9), default=10, metavar="N", help="how many rows (default: 10)")
+    parser.add_argument("--split", choices=SPLITS, help="only rows of this split")
+    parser.add_argument("--kind", choices=KINDS, help="only graphs of this kind")
+    parser.add_argument("--op", metavar="NAME", help="only graphs with this operator")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the draw (default: 0)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do the action. Return 1 if ``check`` found a fault, else 0."""
+    import torch
+
+    torch.set_num_threads(1)
+    return int(args.action(args))
+
+
+def build(args: argparse.Namespace) -> int:
+    """Build or go on, write the shards and the card, and print the counts."""
+    from pytest_passbench.commands.forge import without_logs
+    from pytest_passbench.core.progress import ProgressLines
+    from pytest_passbench.dataset import build as building
+    from pytest_passbench.dataset import shards, splits, summary
+    from pytest_passbench.dataset.architectures import pick
+    from pytest_passbench.suite.find import discover, installed_tasks
+
+    shards.arrow()  # before hours of work
+    names = [name for name in args.sources.split(",") if name]
+    settings = building.BuildSettings(args.out, args.processes, args.timeout, args.budget)
+    progress = ProgressLines("dataset")
+    with without_logs():
+        building.build(pick(names, args.also), settings, progress, args.ray)
+        progress.stage("writing the shards")
+        rows = building.merged(building.cases(settings.work))
+        splits.assign(rows, splits.held_out(ref.load() for ref in discover(args.held_out or installed_tasks())))
+    if not rows:
+        raise UserError("no architecture was captured", where=args.out, remedy="see the reasons in its work/*.failed")
+    shards.write(rows, args.out)
+    counts = summary.summarise(rows, settings.work)
+    summary.save(counts, args.out)
+    (args.out / "README.md").write_text(summary.card(counts), encoding="utf-8")
+    progress.clear()
+    print("\n".join(summary.lines(counts)))
+    return 0
+
+
+def stats(args: argparse.Namespace) -> int:
+    """Print the counts."""
+    from pytest_passbench.dataset import summary
+
+    counts = summary.read(args.path)
+    print(json.dumps(asdict(counts), indent=1) if args.json else "\n".join(summary.lines(counts)))
+    return 0
+
+
+def check(args: argparse.Namespace) -> int:
+    """Print what is wrong with the rows. Return 1 if anything is."""
+    from pytest_passbench.dataset import shards, splits
+    from pytest_passbench.dataset.rows import text_hash
+    from pytest_passbench.suite.find import discover, installed_tasks
+
+    rows = list(shards.read(args.path))
+    apart = splits.held_out(ref.load() for ref in discover(args.held_out or installed_tasks()))
+    faults = [f"row {row.id}: its text has the hash {text_hash(row.source)}"
+              for row in rows if row.id != text_hash(row.source)]  # fmt: skip
+    faults += splits.leaks(rows, apart)
+    print(
+        "".join(f"{fault}\n" for fault in faults)
+        + f"{counted(len(rows), 'row')} checked, {counted(len(faults), 'fault')}"
+    )
+    return 1 if faults else 0
+
+
+def sample(args: argparse.Namespace) -> int:
+    """Print rows as JSON lines."""
+    for row in _drawn(args):
+        print(json.dumps(row.to_data(), sort_keys=True))
+    return 0
+
+
+def show(args: argparse.Namespace) -> int:
+    """Print a row. Raises UserError if no row's id, or more than one, begins so."""
+    from pytest_passbench.dataset import shards
+
+    rows = [row for row in shards.read(args.path) if row.id.startswith(args.id)]
+    if len(rows) != 1:
+        raise UserError(f"{counted(len(rows), 'row')} of {args.path} begin with {args.id!r}", where="ID",
+                        remedy="passbench dataset sample prints rows with their ids")  # fmt: skip
+    (row,) = rows
+    print(f"{row.id}: {row.kind} graph of {row.architecture} ({row.configuration}), {row.split}\n\n{row.source}")
+    for data in row.inputs:
+        spread = "" if data["mean"] is None else f"  mean {data['mean']}, std {data['std']}"
+        print(f"{data['name']}: {data['dtype']} {data['shape']}{spread}")
+    print(f"form {row.form}; {counted(len(row.instances), 'other instance')}; families: {', '.join(row.families)}")
+    if row.marks:
+        print(f"breaks as recorded: {', '.join(row.marks)}")
+    return 0
+
+
+def to_tasks(args: argparse.Namespace) -> int:
+    """Write a task file for each operator sequence of the drawn rows. Say which rows the rules refuse, and why."""
+    from pytest_passbench.commands.forge import without_logs
+    from pytest_passbench.dataset.tasks import tasks_of
+    from pytest_passbench.forge.steps import write_step
+
+    with without_logs():
+        row_tasks = tasks_of(_drawn(args))
+    for path in write_step(row_tasks.tasks, args.out, "task"):
+        print(path)
+    for key, refusal in row_tasks.refused.items():
+        print(f"row {key}: {refusal}")
+    rows = counted(sum(len(task.subgraphs) for task in row_tasks.tasks), "row")
+    print(f"{counted(len(row_tasks.tasks), 'task')} made of {rows}; the rules refused {len(row_tasks.refused)}")
+    return 0
+
+
+def _drawn(args: argparse.Namespace) -> Iterator[GraphRow]:
+    from pytest_passbench.dataset import shards
+
+    rows = [
+        row
+        for row in shards.read(args.path, args.split)
+        if args.kind in (None, row.kind) and (args.op is None or args.op in row.operators)
+    ]
+    if not rows:
+        raise UserError("has no such rows", where=args.path, remedy="ask for other kinds, splits or operators")
+    yield from random.Random(args.seed).sample(rows, min(args.n, len(rows)))

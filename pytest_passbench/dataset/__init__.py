@@ -1,0 +1,1 @@
+"""The data set: unique graphs of models that are built from configurations."""

@@ -1,0 +1,109 @@
+"""The architectures that the data set is drawn from: those of the suite's tables, and whole libraries beside them."""
+
+from __future__ import annotations
+
+import itertools
+import runpy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import line
+from pytest_passbench.dataset.sources import timm, transformers, x_transformers
+from pytest_passbench.forge import sources as tables
+from pytest_passbench.forge.models import ModelCase
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A case with its library, the library's licence, and the family that it is split by."""
+
+    case: ModelCase
+    library: str
+    license: str
+    family: str
+
+    @property
+    def version(self) -> str:
+        """The version of the library; empty if it is not installed as a package."""
+        try:
+            return metadata.version(self.library)
+        except metadata.PackageNotFoundError:
+            return ""
+
+
+Wide = Callable[[], Iterable[tuple[str, ModelCase]]]
+#: Libraries as a whole: a family and a case each.
+WIDE: tuple[tuple[str, str, Wide], ...] = (
+    (transformers.LIBRARY, transformers.LICENSE, transformers.cases),
+    (timm.LIBRARY, timm.LICENSE, timm.cases),
+    (x_transformers.LIBRARY, x_transformers.LICENSE, x_transformers.cases),
+)
+
+
+def libraries(also: Iterable[Path] = ()) -> dict[str, list[Architecture]]:
+    """Return the architectures of each library that is installed here, those of different families in turn.
+
+    ``also`` are a user's own files (:func:`from_file`). Raises UserError if one of them is none.
+    """
+    groups: dict[str, list[Architecture]] = {}
+    for path in also:
+        for architecture in from_file(path):
+            groups.setdefault(architecture.library, []).append(architecture)
+    for source in tables.SOURCES:
+        for case in source.cases():
+            groups.setdefault(source.LIBRARY, []).append(
+                Architecture(case, source.LIBRARY, source.LICENSE, family_of(case.name))
+            )
+    for library, license_name, wide in WIDE:
+        listed = {architecture.case.name for architecture in groups.get(library, [])}
+        for family, case in wide():
+            if case.name not in listed:
+                groups.setdefault(library, []).append(Architecture(case, library, license_name, family))
+    return {library: list(in_turn(group, lambda item: item.family)) for library, group in groups.items()}
+
+
+def family_of(name: str) -> str:
+    """Return the library, and the model's name up to its first digit or separator."""
+    library, _, model = name.partition("/")
+    head = "".join(itertools.takewhile(str.isalpha, model.lower()))
+    return f"{library}/{head or model}"
+
+
+def in_turn(items: Sequence[Architecture], key: Callable[[Architecture], str]) -> Iterator[Architecture]:
+    """Yield the items so that groups with the same key take turns."""
+    groups: dict[str, list[Architecture]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    for batch in itertools.zip_longest(*groups.values()):
+        yield from (item for item in batch if item is not None)
+
+
+def from_file(path: Path) -> list[Architecture]:
+    """Return the architectures of a Python file with ``LIBRARY``, ``LICENSE`` and ``cases()``.
+
+    ``cases()`` yields pairs of a family and a :class:`~pytest_passbench.forge.models.ModelCase`. The file is the
+    user's own and is executed. Raises UserError if it cannot be, or lacks a name.
+    """
+    try:
+        names = runpy.run_path(str(path))
+        pairs = list(names["cases"]())
+        return [Architecture(case, names["LIBRARY"], names["LICENSE"], family) for family, case in pairs]
+    except KeyError as error:
+        raise UserError(f"defines no {error.args[0]}", where=path,
+                        remedy="define LIBRARY, LICENSE and cases(): see docs/dataset.md") from error  # fmt: skip
+    except Exception as error:  # the user's own code
+        raise UserError(f"cannot be run: {type(error).__name__}: {line(str(error))}", where=path,
+                        remedy="correct the file given by --also") from error  # fmt: skip
+
+
+def pick(names: Sequence[str], also: Iterable[Path] = ()) -> dict[str, list[Architecture]]:
+    """Return the architectures of these libraries, all if none is named. Raises UserError for an unknown one."""
+    groups = libraries(also)
+    missing = sorted(set(names) - set(groups))
+    if missing:
+        raise UserError(f"{', '.join(missing)}: no such library is installed here", where="--sources",
+                        remedy=f"name some of {', '.join(sorted(groups))}")  # fmt: skip
+    return {name: group for name, group in groups.items() if not names or name in names}

@@ -1,0 +1,131 @@
+"""The graphs of one architecture: captured, cut in every way, run, and made into rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Collection, Iterator, Sequence
+
+from pytest_passbench.dataset.architectures import Architecture
+from pytest_passbench.dataset.rows import CaseRows, GraphRow, input_data, instance_data, text_hash
+from pytest_passbench.forge import rules
+from pytest_passbench.forge.corpus import Graph, capture_case
+from pytest_passbench.forge.decompose import GraphPiece, calls, cut
+from pytest_passbench.forge.input_records import condition
+from pytest_passbench.forge.instances import Instance, instances
+from pytest_passbench.forge.normal_form import normal_form
+from pytest_passbench.forge.windows import RunRanges, Window, fusible, typical_windows
+from pytest_passbench.suite.opnames import is_metadata, is_random
+
+MAX_ELEMENTS = 1 << 28
+"""The most elements of a graph's inputs together, which are drawn to run it."""
+MAX_MERGES = 200
+"""The most merges of operators into n-grams, for the typical graphs of one architecture."""
+REQUIRED: tuple[rules.Rule, ...] = (rules.finite, rules.nan_outputs, rules.constant_outputs)
+"""Rules that every row keeps. A graph that breaks one is left out."""
+MARKED: tuple[rules.Rule, ...] = (
+    rules.deterministic,
+    rules.degenerate_inputs,
+    rules.null_answers,
+    rules.dead_operators,
+)
+"""Rules that a row may break: it then has the rule's name among its marks."""
+
+
+def extract(architecture: Architecture, known: Collection[str], ranges: RunRanges) -> CaseRows:
+    """Return the rows of an architecture.
+
+    ``known`` are ids of rows that other architectures gave: of these the id alone is returned. ``ranges`` are the
+    fusible ranges of runs that were searched before. Raises any exception of the model at its first size.
+    """
+    begin = time.process_time()
+    result = CaseRows(architecture.case.name, architecture.library, architecture.family)
+    graphs = capture_case(architecture.case)
+    all_ranges = dict(ranges)
+    by_id: dict[str, GraphRow] = {}
+    for kind, graph, piece in pieces(graphs, all_ranges):
+        for instance in instances(graph, piece):
+            key = text_hash(instance.source)
+            if key in by_id:
+                _add(by_id[key], instance)
+            elif key not in result.ids:
+                result.ids.append(key)
+                row = None if key in known else _row(architecture, kind, key, instance, result.refused)
+                if row is not None:
+                    by_id[key] = row
+    result.rows = list(by_id.values())
+    result.ranges = {key: spans for key, spans in all_ranges.items() if key not in ranges}
+    result.seconds = round(time.process_time() - begin, 2)
+    return result
+
+
+def pieces(graphs: Sequence[Graph], ranges: RunRanges) -> Iterator[tuple[str, Graph, GraphPiece]]:
+    """Yield every part of an architecture's graphs with its kind: whole ones first, single operators last."""
+    for graph in graphs:
+        yield from _piece("whole", graph, 0, len(calls(graph.graph)))
+    windows: list[Window] = [*fusible(graphs, ranges), *typical_windows({"": list(graphs)}, MAX_MERGES)]
+    for window in windows:
+        base = graphs[window.place]
+        for graph in graphs:
+            if graph.index == base.index and len(calls(graph.graph)) >= window.end:
+                yield from _piece(window.kind, graph, window.start, window.end)
+    for graph in graphs:
+        for index in range(len(calls(graph.graph))):
+            yield from _piece("single", graph, index, index + 1)
+
+
+def _piece(kind: str, graph: Graph, start: int, end: int) -> Iterator[tuple[str, Graph, GraphPiece]]:
+    nodes = calls(graph.graph)[start:end]
+    if not nodes or any(map(is_random, nodes)) or all(map(is_metadata, nodes)):
+        return
+    piece = cut(nodes, graph.captured.values, graph.original)
+    if piece is not None:
+        yield kind, graph, piece
+
+
+def _row(
+    architecture: Architecture, kind: str, key: str, instance: Instance, refused: dict[str, int]
+) -> GraphRow | None:
+    """Return the row of a graph that was not there before, or None. The rule that refused it is counted."""
+    if instance.elements > MAX_ELEMENTS:
+        refused["elements"] = refused.get("elements", 0) + 1
+        return None
+    instance = dataclasses.replace(instance, inputs=condition(instance.inputs)[0])
+    probe = instance.probe()
+    try:
+        broken = next((rule.__name__ for rule in REQUIRED for _ in rule(probe)), None)
+        marks = [rule.__name__ for rule in MARKED if any(True for _ in rule(probe))] if broken is None else []
+        form = normal_form(probe.pure, probe.values, sized=False) if broken is None else ""
+    except Exception as error:  # eager's own failure, or an operator that no graph here may have
+        broken, marks, form = f"runs: {type(error).__name__}", [], ""
+    if broken is not None:
+        refused[broken] = refused.get(broken, 0) + 1
+        return None
+    return GraphRow(
+        id=key,
+        form=form,
+        kind=kind,
+        source=instance.source,
+        operators=list(instance.ops),
+        dtype=instance.dtype,
+        variant=instance.variant,
+        inputs=[input_data(spec) for spec in instance.inputs],
+        instances=[],
+        marks=marks,
+        architecture=architecture.case.name,
+        library=architecture.library,
+        version=architecture.version,
+        license=architecture.license,
+        family=architecture.family,
+        families=[architecture.family],
+        modality=architecture.case.modality,
+        configuration=architecture.case.note,
+    )
+
+
+def _add(row: GraphRow, instance: Instance) -> None:
+    """Add another dtype or size of the same text to a row."""
+    data = instance_data(instance)
+    first = {"dtype": row.dtype, "variant": row.variant}
+    if data not in row.instances and {"dtype": data["dtype"], "variant": data["variant"]} != first:
+        row.instances.append(data)

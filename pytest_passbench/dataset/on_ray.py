@@ -1,0 +1,142 @@
+"""The jobs of a build on a Ray cluster: the architectures are captured by the cluster's processes, one on each core.
+
+Files are written here alone. So a machine that is lost costs the architectures that it worked on, which are tried
+again on another one.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import line
+from pytest_passbench.core.progress import ProgressLines
+from pytest_passbench.dataset.architectures import Architecture
+from pytest_passbench.dataset.extract import extract
+from pytest_passbench.forge.jobs import Job
+from pytest_passbench.forge.windows import RunRanges
+
+MAX_LOSSES = 3
+"""An architecture fails if so many processes ended over it."""
+POLL_SECONDS = 1.0
+
+
+@dataclass
+class _Task:
+    """An architecture that a process of the cluster works on."""
+
+    architecture: Architecture
+    job: Job
+    deadline: float
+    losses: int = 0
+
+
+class RayJobs:
+    """Runs jobs on a cluster. ``address`` is as ``ray.init`` takes it; empty joins RAY_ADDRESS, or starts one here.
+
+    Raises UserError if Ray is missing or no cluster answers.
+    """
+
+    def __init__(self, address: str, timeout: float, progress: ProgressLines, ended: Callable[[Job], str]) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise UserError("Ray is not installed", where="--ray",
+                            remedy="pip install 'pytest-passbench[ray]'") from None  # fmt: skip
+        self._ray, self._timeout, self._progress, self._ended = ray, timeout, progress, ended
+        self._owns_ray = not ray.is_initialized()
+        if self._owns_ray:
+            try:
+                ray.init(
+                    address=address or None, log_to_driver=False, include_dashboard=False if not address else None
+                )
+            except (OSError, ValueError, RuntimeError, ConnectionError) as error:
+                raise UserError(f"no Ray cluster answers: {line(str(error))}", where=f"--ray={address}",
+                                remedy="start one with `ray start --head`, or leave it out") from None  # fmt: skip
+        self._extract = ray.remote(num_cpus=1, max_retries=0, max_calls=1)(_extracted)
+        self._running: dict[Any, _Task] = {}
+        self.failed: list[str] = []
+        self._done = 0
+
+    def run(self, jobs: Iterator[tuple[Architecture, Job]], state: Callable[[], tuple[set[str], RunRanges]],
+            budget: float) -> list[str]:  # fmt: skip
+        """Run the jobs that are open. Return the names of those that failed. None begins after ``budget`` seconds.
+
+        ``state`` returns the known ids and the fusible ranges of the moment.
+        """
+        begin, exhausted = time.monotonic(), False
+        try:
+            while not exhausted or self._running:
+                while not exhausted and len(self._running) < self._cores():
+                    pair = next(jobs, None) if time.monotonic() - begin < budget else None
+                    exhausted = pair is None
+                    if pair is not None and pair[1].open:
+                        self._begin(_Task(*pair, 0.0), state)
+                self._collect(state)
+        finally:
+            for future in self._running:
+                self._ray.cancel(future, force=True)
+            if self._owns_ray:
+                self._ray.shutdown()
+        return self.failed
+
+    def _cores(self) -> int:
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+
+    def _begin(self, task: _Task, state: Callable[[], tuple[set[str], RunRanges]]) -> None:
+        task.deadline = time.monotonic() + self._timeout
+        self._running[self._extract.remote(task.architecture, *state())] = task
+
+    def _collect(self, state: Callable[[], tuple[set[str], RunRanges]]) -> None:
+        done, _ = (
+            self._ray.wait(list(self._running), num_returns=1, timeout=POLL_SECONDS) if self._running else ([], [])
+        )
+        for future in done:
+            task = self._running.pop(future)
+            try:
+                text = self._ray.get(future)
+            except self._ray.exceptions.RayTaskError as error:  # the architecture's own
+                self._fail(task, line(str(error.cause)))
+            except self._ray.exceptions.RayError as error:  # the process or its machine is gone
+                task.losses += 1
+                if task.losses < MAX_LOSSES:
+                    self._begin(task, state)
+                else:
+                    self._fail(task, f"died {task.losses} times: {line(str(error)).partition('.')[0]}")
+            else:
+                self._write(task, text)
+        for future, task in list(self._running.items()):
+            if time.monotonic() > task.deadline:
+                self._ray.cancel(future, force=True)
+                del self._running[future]
+                self._fail(task, f"took longer than {self._timeout} s")
+
+    def _write(self, task: _Task, text: str) -> None:
+        half = task.job.target.with_suffix(".part")
+        half.write_text(text, encoding="utf-8")
+        half.replace(task.job.target)
+        self._done += 1
+        self._progress.update(f"[{self._done}] {task.job.name}{self._ended(task.job)}")
+
+    def _fail(self, task: _Task, reason: str) -> None:
+        task.job.failure.write_text(f"{reason}\n", encoding="utf-8")
+        self._done += 1
+        self.failed.append(task.job.name)
+        self._progress.note(f"[{self._done}] {task.job.name}: {reason[:150]}")
+
+
+def _extracted(architecture: Architecture, known: set[str], ranges: RunRanges) -> str:
+    """Return the JSON of an architecture's rows. It runs in a process of the cluster."""
+    import logging
+    import warnings
+
+    import torch
+
+    torch.set_num_threads(1)
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    return json.dumps(extract(architecture, known, ranges).to_data())

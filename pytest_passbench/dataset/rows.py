@@ -1,0 +1,117 @@
+"""Rows of the data set: a row is one graph's text, with the inputs, dtypes and shapes that it was seen with.
+
+Two hashes tell graphs apart. ``id`` is that of the canonical text, in which sizes are literals. ``form`` is the
+strict one, of the normal form without dtypes and shapes (:mod:`pytest_passbench.forge.normal_form`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pytest_passbench.core.task import TensorSpec
+from pytest_passbench.forge.instances import Instance
+from pytest_passbench.forge.normal_form import digest
+
+KINDS = ("whole", "fusible", "anchored", "typical", "single")
+"""How a graph was cut from a model: all of it; a run that fuses into no more kernels than its first operator; a run
+about a heavy operator; a frequent sequence of operators; one operator."""
+
+
+@dataclass
+class GraphRow:
+    """A graph of the data set.
+
+    ``inputs`` have name, dtype, shape and statistics. ``instances`` are the other dtypes and sizes of the same text:
+    (dtype, variant, shapes of the inputs). ``marks`` are the curation rules that the graph breaks as it is recorded.
+    ``families`` are those of all architectures that have the graph.
+    """
+
+    id: str
+    form: str
+    kind: str
+    source: str
+    operators: list[str]
+    dtype: str
+    variant: str
+    inputs: list[dict[str, Any]]
+    instances: list[dict[str, Any]]
+    marks: list[str]
+    architecture: str
+    library: str
+    version: str
+    license: str
+    family: str
+    families: list[str]
+    modality: str
+    configuration: str
+    split: str = ""
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> GraphRow:
+        """Return the row of a case's file."""
+        return cls(**data)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the row as JSON can hold it."""
+        return asdict(self)
+
+
+@dataclass
+class CaseRows:
+    """What one architecture gave.
+
+    ``rows`` are its new graphs, ``ids`` the hashes of all, those that were there before included. ``ranges`` are
+    the fusible ranges of the runs that were searched. ``refused`` counts the graphs that were left out, by rule.
+    """
+
+    architecture: str
+    library: str
+    family: str
+    seconds: float = 0.0
+    rows: list[GraphRow] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    ranges: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the object as JSON can hold it."""
+        return asdict(self)
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> CaseRows:
+        """Return the object of a case's file."""
+        return cls(**{**data, "rows": [GraphRow.from_data(row) for row in data["rows"]]})
+
+
+def text_hash(source: str) -> str:
+    """Return the hash of a graph's canonical text."""
+    return digest([source])
+
+
+def input_data(spec: TensorSpec) -> dict[str, Any]:
+    """Return an input's name, dtype, shape and statistics."""
+    return {
+        "name": spec.name,
+        "dtype": spec.dtype,
+        "shape": list(spec.shape),
+        "mean": spec.mean,
+        "std": spec.std,
+        "min": spec.min,
+        "max": spec.max,
+        "original_name": spec.original_name,
+    }
+
+
+def input_spec(data: dict[str, Any]) -> TensorSpec:
+    """Return the input that :func:`input_data` described."""
+    return TensorSpec(**{**data, "shape": tuple(data["shape"])})
+
+
+def instance_data(instance: Instance) -> dict[str, Any]:
+    """Return an instance's dtype, variant and the inputs' shapes and dtypes."""
+    return {
+        "dtype": instance.dtype,
+        "variant": instance.variant,
+        "inputs": [f"{spec.dtype}{list(spec.shape)}" for spec in instance.inputs],
+    }

@@ -1,0 +1,168 @@
+"""Every configuration type of ``transformers`` with its heads, activations and ways of computing attention.
+
+A configuration is the library's default, cut to two layers and narrowed. The relations between its settings are
+kept: a head's size stays, and widths that are multiples of each other are divided by the same number.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from pytest_passbench.forge.models import ModelCase, Variant
+from pytest_passbench.forge.sources import transformers as tables
+
+LIBRARY, LICENSE = tables.LIBRARY, tables.LICENSE
+MAX_WIDTH = 256
+WIDTHS = ("hidden_size", "d_model", "n_embd", "embed_dim", "dim", "model_dim")
+"""The names of a model's width. The first that a configuration has tells by how much it is narrowed."""
+DIVIDED = (
+    *WIDTHS, "intermediate_size", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "n_inner",
+    "ffn_hidden_size",
+    "moe_intermediate_size", "shared_expert_intermediate_size", "num_attention_heads", "num_key_value_heads",
+    "encoder_attention_heads", "decoder_attention_heads", "num_heads", "n_head", "n_heads", "num_kv_heads",
+    "embedding_size", "lru_width", "linear_num_value_heads", "linear_num_key_heads",
+)  # fmt: skip
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+CHOSEN_EXPERTS = ("num_experts_per_tok", "top_k", "moe_topk", "moe_k", "num_selected_experts")
+ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function", "activation", "hidden_activation_function")
+OTHER_ACTIVATIONS = ("relu", "silu", "gelu_pytorch_tanh")
+HEADS = (
+    "CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SEQUENCE_CLASSIFICATION", "TOKEN_CLASSIFICATION",
+    "QUESTION_ANSWERING", "MULTIPLE_CHOICE", "PRETRAINING", "IMAGE_CLASSIFICATION", "SEMANTIC_SEGMENTATION",
+    "OBJECT_DETECTION", "DEPTH_ESTIMATION", "MASKED_IMAGE_MODELING", "AUDIO_CLASSIFICATION", "CTC",
+    "AUDIO_FRAME_CLASSIFICATION", "AUDIO_XVECTOR", "SPEECH_SEQ_2_SEQ", "VIDEO_CLASSIFICATION", "BACKBONE",
+    "TIME_SERIES_PREDICTION",
+)  # fmt: skip
+"""The task heads, as the library's tables MODEL_FOR_..._MAPPING_NAMES name them."""
+
+
+def cases() -> Iterator[tuple[str, ModelCase]]:
+    """Yield a case for each type, then for each of its heads and of the other activations."""
+    if importlib.util.find_spec(LIBRARY) is None:
+        return
+    from transformers.models.auto import configuration_auto, modeling_auto
+
+    heads: dict[str, list[str]] = {}
+    for table in HEADS:
+        names = getattr(modeling_auto, f"MODEL_FOR_{table}_MAPPING_NAMES", None)
+        for model_type, class_name in (names or {}).items():
+            if isinstance(class_name, str) and class_name not in heads.setdefault(model_type, []):
+                heads[model_type].append(class_name)
+    base: dict[str, Any] = modeling_auto.MODEL_MAPPING_NAMES
+    for model_type in configuration_auto.CONFIG_MAPPING_NAMES:
+        plain = base.get(model_type)
+        variations = [(plain, "eager", "")] if isinstance(plain, str) else []
+        variations += [(head, "sdpa", "") for head in heads.get(model_type, [])]
+        variations += [(plain, "sdpa", act) for act in OTHER_ACTIVATIONS] if isinstance(plain, str) else []
+        for class_name, attention, activation in variations:
+            yield f"{LIBRARY}/{model_type}", case(model_type, class_name, attention, activation)
+
+
+def case(model_type: str, class_name: str, attention: str, activation: str) -> ModelCase:
+    """Return the case of a class of the library with its narrowed configuration."""
+    settings = [f"attention={attention}", *([f"activation={activation}"] if activation else [])]
+    ending = f"-{activation}" if activation else ""
+    return ModelCase(
+        name=f"{LIBRARY}/{model_type}-{class_name}{ending}",
+        modality=modality_of(class_name),
+        build=functools.partial(build, model_type, class_name, attention, activation),
+        inputs=inputs,
+        variants=(Variant(1, 64), Variant(2, 32)),
+        note=", ".join(["2 layers, narrowed", *settings]),
+    )
+
+
+def modality_of(class_name: str) -> str:
+    """Return the kind of data that a class of this name works on."""
+    for word, modality in (("Image", "vision"), ("Vision", "vision"), ("Segment", "vision"), ("Detection", "vision"),
+                           ("Depth", "vision"), ("Video", "vision"), ("Audio", "audio"), ("Speech", "audio"),
+                           ("CTC", "audio"), ("TimeSeries", "series"), ("Prediction", "series")):  # fmt: skip
+        if word in class_name:
+            return modality
+    return "text"
+
+
+def build(model_type: str, class_name: str, attention: str, activation: str) -> torch.nn.Module:
+    """Return the model with random weights from a fixed seed. Raises ValueError if it has no such activation."""
+    import transformers
+
+    config = transformers.AutoConfig.for_model(model_type)
+    parts = tables.parts_of(config)
+    for part in parts:
+        tables.shrink(part, {})
+        narrow(part)
+    if activation and not set_activations(parts, activation):
+        raise ValueError("the configuration names no activation, or has this one")
+    torch.manual_seed(0)
+    model = getattr(transformers, class_name)._from_config(config, attn_implementation=attention)
+    assert isinstance(model, torch.nn.Module)
+    return model.eval()
+
+
+def narrow(config: Any) -> None:
+    """Divide the widths and heads of a configuration by one power of two, in place, and keep few experts."""
+    width = next((value for name in WIDTHS if isinstance(value := getattr(config, name, None), int)), 0)
+    divisor = 1
+    while width // divisor > MAX_WIDTH:
+        divisor *= 2
+    size = head_size(config, width)
+    for name in DIVIDED if divisor > 1 else ():
+        value = getattr(config, name, None)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            setattr(config, name, max(1, value // divisor))
+    if divisor > 1 and isinstance(getattr(config, "head_dim", None), int) and size:
+        config.head_dim = size
+    for names, most in ((EXPERTS, 4), (CHOSEN_EXPERTS, 2)):
+        for name in names:
+            value = getattr(config, name, None)
+            if isinstance(value, int) and value > most:
+                setattr(config, name, most)
+
+
+def head_size(config: Any, width: int) -> int:
+    """Return the size of an attention head before narrowing: the configuration's own, or the width's share."""
+    size = getattr(config, "head_dim", None)
+    if isinstance(size, int):
+        return size
+    heads = getattr(config, "num_attention_heads", None)
+    return width // heads if isinstance(heads, int) and heads else 0
+
+
+def set_activations(configs: Sequence[Any], activation: str) -> bool:
+    """Set the activation of each configuration that names one. Return False if none does, or all have this one."""
+    changed = [set_activation(config, activation) for config in configs]
+    return any(changed)
+
+
+def set_activation(config: Any, activation: str) -> bool:
+    """Set a configuration's activation. Return False if it has none, or has this one."""
+    for name in ACTIVATIONS:
+        if isinstance(value := getattr(config, name, None), str) and value != activation:
+            setattr(config, name, activation)
+            return True
+    return False
+
+
+def inputs(model: torch.nn.Module, variant: Variant) -> dict[str, Any]:
+    """Return random inputs for ``model.forward``. A size in pixels or samples takes the place of a text's length."""
+    config = model.config
+    side = getattr(getattr(config, "vision_config", config), "image_size", None)
+    if isinstance(side, int | list | tuple) and "input_ids" not in _parameters(model):
+        side = side if isinstance(side, int) else side[-1]
+        return tables.make_inputs(model, Variant(variant.batch, int(side)))
+    names = _parameters(model)
+    if "input_values" in names or "input_features" in names:
+        return tables.make_inputs(model, Variant(variant.batch, 16000))
+    if "pixel_values" in names and "input_ids" not in names:
+        return tables.make_inputs(model, Variant(variant.batch, 224))
+    return tables.make_inputs(model, variant)
+
+
+def _parameters(model: torch.nn.Module) -> set[str]:
+    return set(inspect.signature(model.forward).parameters)

@@ -1,0 +1,205 @@
+"""Counts of a data set, the curve of unique graphs against CPU time, and the card that states them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.dataset.build import failures, load
+from pytest_passbench.dataset.rows import KINDS, GraphRow
+from pytest_passbench.dataset.splits import SPLITS
+
+FILE = "summary.json"
+POINTS = 40
+"""The points of the curve that are kept."""
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """What there was after so many CPU seconds: architectures, texts and strict forms."""
+
+    seconds: float
+    architectures: int
+    graphs: int
+    forms: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The counts of a data set.
+
+    ``graphs`` are unique by their text, ``forms`` by the strict hash, ``whole`` are strict forms of whole graphs.
+    ``instances`` counts dtypes and sizes. ``causes`` counts the architectures that failed by the kind of error.
+    """
+
+    graphs: int
+    forms: int
+    whole: int
+    instances: int
+    architectures: int
+    families: int
+    operators: int
+    splits: dict[str, int]
+    kinds: dict[str, int]
+    libraries: dict[str, dict[str, int | str]]
+    causes: dict[str, int]
+    cpu_hours: float
+    curve: list[CurvePoint]
+
+
+def summarise(rows: Sequence[GraphRow], work: Path) -> Summary:
+    """Return the counts of these rows, and of the build in the folder ``work``."""
+    points = curve(work)
+    kinds = Counter(row.kind for row in rows)
+    splits = Counter(row.split for row in rows)
+    return Summary(
+        graphs=len(rows),
+        forms=len({row.form for row in rows}),
+        whole=len({row.form for row in rows if row.kind == "whole"}),
+        instances=sum(1 + len(row.instances) for row in rows),
+        architectures=points[-1].architectures if points else 0,
+        families=len({family for row in rows for family in row.families}),
+        operators=len({name for row in rows for name in row.operators}),
+        splits={name: splits[name] for name in SPLITS},
+        kinds={name: kinds[name] for name in KINDS},
+        libraries=_libraries(rows, work),
+        causes=dict(failures(work).most_common()),
+        cpu_hours=round(points[-1].seconds / 3600, 2) if points else 0.0,
+        curve=points,
+    )
+
+
+def _libraries(rows: Iterable[GraphRow], work: Path) -> dict[str, dict[str, int | str]]:
+    """Return for each library its version and licence, its architectures, and the graphs that it gave first."""
+    architectures = Counter(path.name.partition("__")[0] for path in work.glob("*.json"))
+    graphs: Counter[str] = Counter()
+    about: dict[str, tuple[str, str]] = {}
+    for row in rows:
+        graphs[row.library] += 1
+        about[row.library] = (row.version, row.license)
+    return {
+        name: {"version": about[name][0], "license": about[name][1], "architectures": architectures[name],
+               "graphs": count}
+        for name, count in graphs.most_common()
+    }  # fmt: skip
+
+
+def curve(work: Path) -> list[CurvePoint]:
+    """Return the course of a build, in the order in which the architectures' files were made."""
+    paths = sorted(work.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+    ids, forms, seconds, points = set[str](), set[str](), 0.0, list[CurvePoint]()
+    for number, path in enumerate(paths, 1):
+        case = load(path)
+        ids.update(case.ids)
+        forms.update(row.form for row in case.rows)
+        seconds += case.seconds
+        points.append(CurvePoint(round(seconds, 1), number, len(ids), len(forms)))
+    step = max(1, len(points) // POINTS)
+    return [*points[step - 1 : -1 : step], *points[-1:]]
+
+
+def save(summary: Summary, out: Path) -> None:
+    """Write the counts beside the shards."""
+    (out / FILE).write_text(json.dumps(asdict(summary), indent=1) + "\n", encoding="utf-8")
+
+
+def read(out: Path) -> Summary:
+    """Return the counts of a data set. Raises UserError if it has none."""
+    try:
+        data = json.loads((out / FILE).read_text(encoding="utf-8"))
+        return Summary(**{**data, "curve": [CurvePoint(**point) for point in data["curve"]]})
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError("has no summary", where=out / FILE,
+                        remedy="build the data set: passbench dataset build --out=DIR") from error  # fmt: skip
+
+
+def lines(summary: Summary) -> list[str]:
+    """Return the counts as lines for a terminal."""
+    head = [
+        f"{summary.graphs:,} graphs by their text, {summary.forms:,} by the strict form, "
+        f"{summary.whole:,} of these whole",
+        f"{summary.instances:,} instances (dtype and size), {summary.operators:,} operators",
+        f"{summary.architectures:,} architectures of {summary.families:,} families in "
+        f"{len(summary.libraries)} libraries, {summary.cpu_hours:g} CPU hours",
+    ]
+    tables = itertools.chain(
+        (f"  {name:<12} {count:>8,}" for name, count in (summary.splits | summary.kinds).items()),
+        (f"  {name:<16} {about['architectures']:>6,} architectures {about['graphs']:>8,} graphs  {about['license']}"
+         for name, about in summary.libraries.items()),
+        (f"  failed: {cause:<50} {count:>6,}" for cause, count in summary.causes.items()),
+    )  # fmt: skip
+    return [*head, *tables]
+
+
+CARD = """\
+---
+license: other
+license_name: licences-of-the-captured-libraries
+pretty_name: PassBench graphs
+tags: [compilers, graph-passes, torch-fx]
+size_categories: ["{size}"]
+configs:
+- config_name: default
+  data_files:
+{files}
+---
+
+# PassBench graphs
+
+{graphs} computational graphs of models that are built from configurations alone: no weights, no downloads. Made by
+`passbench dataset build` of pytest-passbench.
+
+{counts}
+
+## Columns
+
+| column | content |
+| --- | --- |
+| `id` | hash of the canonical text |
+| `form` | hash of the normal form without dtypes and shapes: the strict count of unique graphs |
+| `kind` | whole, fusible, anchored, typical or single |
+| `source` | the graph as a Python function of torch calls |
+| `operators` | names of the operators, in order |
+| `dtype`, `variant`, `inputs` | of the recorded instance; `inputs` is JSON: name, dtype, shape, mean, std, min, max |
+| `instances` | JSON: other dtypes and sizes with the same text |
+| `marks` | rules that the graph breaks as recorded, such as `null_answers` |
+| `architecture`, `library`, `version`, `license`, `family`, `configuration` | where the graph was first seen |
+| `families` | the families of all architectures that have it |
+| `split` | train, validation (other architecture families), or test (what the suite's tasks have) |
+
+## Licences
+
+Each row names its library and that library's licence. The graphs are traces of models that these libraries define.
+
+{licenses}
+
+## How to cite
+
+Cite pytest-passbench with its version, and the libraries that your rows come from.
+"""
+
+
+LICENSES = ("| library | version | licence | architectures | graphs |", "| --- | --- | --- | --- | --- |")
+
+
+def card(summary: Summary) -> str:
+    """Return the data set's card."""
+    exponent = len(str(max(summary.graphs, 1))) - 1
+    bounds = ("n<1K", "n<1K", "n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M")
+    files = [f"  - split: {name}\n    path: data/{name}-*.parquet" for name, count in summary.splits.items() if count]
+    licenses = [
+        f"| {name} | {about['version']} | {about['license']} | {about['architectures']:,} | {about['graphs']:,} |"
+        for name, about in summary.libraries.items()
+    ]
+    return CARD.format(
+        size=bounds[min(exponent, len(bounds) - 1)],
+        files="\n".join(files),
+        graphs=f"{summary.graphs:,}",
+        counts="```\n" + "\n".join(lines(summary)) + "\n```",
+        licenses="\n".join([*LICENSES, *licenses]),
+    )

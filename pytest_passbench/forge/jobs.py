@@ -1,0 +1,127 @@
+"""Jobs that each make a file, in forked processes: a crash or an endless capture costs one job only.
+
+They can be stopped and started again: finished files are not made anew.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing as mp
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_passbench.core.progress import ProgressLines
+
+POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class Job:
+    """A unit of work. It is done if the file ``target`` exists."""
+
+    name: str
+    target: Path
+    work: Callable[[], object]
+
+    @property
+    def failure(self) -> Path:
+        """The file with the reason of a failed attempt. Such a job is not tried again until the file is removed."""
+        return self.target.with_suffix(".failed")
+
+    @property
+    def open(self) -> bool:
+        """True if the job was neither done nor tried."""
+        return not self.target.exists() and not self.failure.exists()
+
+
+def run_jobs(
+    jobs: Iterable[Job],
+    processes: int,
+    timeout: float,
+    progress: ProgressLines,
+    *,
+    budget: float = math.inf,
+    ended: Callable[[Job], str] = lambda _job: "",
+) -> list[str]:
+    """Run the jobs that are open, ``processes`` at a time, for at most ``timeout`` seconds each.
+
+    Return the names of the jobs that failed. ``jobs`` may be an iterator: a job is taken from it when a process is
+    free. None is begun later than ``budget`` seconds after the start. ``ended`` is called after each job that made
+    its file; its text is added to the line of progress.
+    """
+    pool, waiting, begin = _Pool(processes, timeout, progress, ended), iter(jobs), time.monotonic()
+    exhausted = False
+    while not exhausted or pool.running:
+        while not exhausted and len(pool.running) < processes:
+            job = next(waiting, None) if time.monotonic() - begin < budget else None
+            exhausted = job is None
+            if job is not None and job.open:
+                pool.begin(job)
+        pool.collect()
+        time.sleep(POLL_SECONDS)
+    pool.close()
+    return pool.failed
+
+
+class _Pool:
+    """The processes of running jobs."""
+
+    def __init__(
+        self, processes: int, timeout: float, progress: ProgressLines, ended: Callable[[Job], str]
+    ) -> None:
+        self.processes, self.timeout, self._progress, self._ended = processes, timeout, progress, ended
+        self.running: dict[mp.process.BaseProcess, tuple[Job, float]] = {}
+        self.failed: list[str] = []
+        self._done, self._context = 0, mp.get_context("fork")
+        self._failures: Path | None = None
+
+    def begin(self, job: Job) -> None:
+        """Start a job's process."""
+        process: mp.process.BaseProcess = self._context.Process(target=_attempt, args=(job,), daemon=True)
+        process.start()
+        self.running[process] = (job, time.monotonic() + self.timeout)
+
+    def collect(self) -> None:
+        """End the processes that are done or late."""
+        for process in [p for p in self.running if not p.is_alive() or time.monotonic() > self.running[p][1]]:
+            job, _ = self.running.pop(process)
+            _finish(process, job, self.timeout)
+            self._done += 1
+            if job.target.exists():
+                self._progress.update(f"[{self._done}] {job.name}{self._ended(job)}")
+            else:
+                self.failed.append(job.name)
+                self._failures = job.failure.parent
+                self._progress.note(f"[{self._done}] {job.name}: {_reason(job)}")
+
+    def close(self) -> None:
+        """Say how many jobs ended."""
+        if self._done:
+            reasons = f"; the reasons of {len(self.failed)} failures lie in {self._failures}/*.failed"
+            self._progress.note(f"{self._done} jobs ended{reasons if self.failed else ''}")
+
+
+def _attempt(job: Job) -> None:
+    job.target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        job.work()
+    except BaseException as error:  # the reason is kept for the user, and the next job goes on
+        lines = traceback.format_exception_only(error)
+        job.failure.write_text("".join(lines)[:4000], encoding="utf-8")
+
+
+def _finish(process: mp.process.BaseProcess, job: Job, timeout: float) -> None:
+    if process.is_alive():
+        process.kill()
+        job.failure.write_text(f"took longer than {timeout} s\n", encoding="utf-8")
+    process.join()
+    if job.open:
+        job.failure.write_text(f"died with exit code {process.exitcode}\n", encoding="utf-8")
+
+
+def _reason(job: Job) -> str:
+    lines = job.failure.read_text(encoding="utf-8").strip().splitlines()
+    return (lines[0] if lines else "no reason was given")[:150]

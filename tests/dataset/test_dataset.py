@@ -1,0 +1,275 @@
+"""A data set built from a user's own models: its rows and files, and what becomes of a build that is broken off."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pytest_passbench.commands.main import main
+from pytest_passbench.dataset import shards
+from pytest_passbench.forge.normal_form import digest
+from support.docs_pages import ROOT, blocks
+
+pytestmark = pytest.mark.slow
+
+MODELS = """
+import os
+import time
+
+import torch
+
+from pytest_passbench.forge.models import ModelCase, Variant
+
+LIBRARY, LICENSE = "own", "MIT"
+
+
+class Block(torch.nn.Module):
+    def __init__(self, activation, norm=True):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(16, 32), torch.nn.Linear(32, 16)
+        self.activation, self.norm = activation, torch.nn.LayerNorm(16) if norm else torch.nn.Identity()
+
+    def forward(self, x):
+        heads = self.activation(self.first(x)).reshape(x.shape[0], x.shape[1], 4, 8).transpose(1, 2)
+        return self.norm(x + self.second(heads.transpose(1, 2).flatten(2)))
+
+
+class Broken(torch.nn.Module):
+    def forward(self, x):
+        raise RuntimeError("no such size")
+
+
+class Deadly(torch.nn.Module):
+    def forward(self, x):
+        os._exit(7)
+
+
+def inputs(model, variant):
+    return (torch.randn(variant.batch, variant.size, 16, generator=torch.Generator().manual_seed(0)),)
+
+
+def seeded(module, *arguments):
+    def build():
+        torch.manual_seed(0)
+        time.sleep(float(os.environ.get("PASSBENCH_TEST_PAUSE", "0")))
+        return module(*arguments).eval()
+
+    return build
+
+
+def cases():
+    rows = {
+        "gelu": (Block, torch.nn.GELU()),
+        "silu": (Block, torch.nn.SiLU()),
+        "tanh": (Block, torch.nn.Tanh(), False),
+        "broken": (Broken,),
+        "deadly": (Deadly,),
+    }
+    for name, row in rows.items():
+        case = ModelCase(f"own/{name}", "text", seeded(*row), inputs, (Variant(2, 8), Variant(1, 4)), "tiny")
+        yield f"own/{name}", case
+"""
+
+
+HELD_OUT = f"--held-out={ROOT / 'tasks' / 'series'}"
+
+
+def build(folder, *options):
+    (folder / "models.py").write_text(MODELS, encoding="utf-8")
+    files = [f"--out={folder / 'set'}", f"--also={folder / 'models.py'}", HELD_OUT]
+    return ["dataset", "build", *files, "--sources=own", *options]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a data set of five architectures in ``set``, two of which cannot be captured."""
+    path = tmp_path_factory.mktemp("dataset")
+    assert main(build(path)) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def rows(folder):
+    return list(shards.read(folder / "set"))
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in sorted((folder / "set").rglob("*.parquet"))}
+
+
+def test_rows_are_unique_texts_with_their_hashes(rows):
+    assert len({row.id for row in rows}) == len(rows) > 20
+    assert all(row.id == digest([row.source]) for row in rows)
+    assert {row.kind for row in rows} >= {"whole", "single"}
+    assert len({row.form for row in rows}) < len(rows)  # two sizes of one graph have two texts if sizes are literals
+
+
+def test_a_graph_that_several_families_have_is_one_row(rows):
+    linear = [row for row in rows if row.operators == ["linear"]]
+    assert len({row.form for row in linear}) == 1
+    assert all(row.families == ["own/gelu", "own/silu", "own/tanh"] for row in linear)
+
+
+def test_other_dtypes_and_sizes_of_a_text_are_its_instances(rows):
+    (gelu,) = [row for row in rows if row.operators == ["gelu"]]
+    assert {(item["dtype"], item["variant"]) for item in gelu.instances} == {
+        ("bfloat16", "b2n8"), ("float16", "b2n8"), ("float32", "b1n4"), ("bfloat16", "b1n4"), ("float16", "b1n4"),
+    }  # fmt: skip
+
+
+def test_whole_graphs_give_the_models_own_outputs(rows):
+    import torch
+
+    names: dict[str, object] = {}
+    exec(MODELS, names)
+    for row in rows:
+        if row.kind == "whole" and row.variant == "b2n8":
+            case = next(case for _, case in names["cases"]() if case.name == row.architecture)
+            model = case.build()
+            tensors = {name.replace(".", "_"): value for name, value in model.named_parameters()}
+            (x,) = case.inputs(model, case.variants[0])
+            values = [tensors.get(data["original_name"].replace(".", "_"), x) for data in row.inputs]
+            space: dict[str, object] = {"torch": torch}
+            exec(row.source, space)
+            with torch.no_grad():
+                (output,) = space["forward"](*values)
+                assert torch.equal(output, model(x))
+
+
+def test_a_broken_architecture_costs_itself_and_is_counted(folder, capsys):
+    assert main(["dataset", "stats", str(folder / "set"), "--json"]) == 0
+    counts = json.loads(capsys.readouterr().out)
+    assert counts["architectures"] == 3
+    assert sum(counts["causes"].values()) == 2
+    assert "died with exit code 7" in counts["causes"]
+    assert counts["curve"][-1]["graphs"] == counts["graphs"]
+
+
+def test_a_second_build_adds_nothing_and_changes_no_byte(folder):
+    before = files(folder)
+    assert main(build(folder)) == 0
+    assert files(folder) == before
+
+
+def test_a_build_that_was_killed_goes_on_where_it_was(folder, tmp_path):
+    command = [sys.executable, "-c", "import sys; from pytest_passbench.commands.main import main; sys.exit(main())"]
+    environment = {**os.environ, "PASSBENCH_TEST_PAUSE": "0.5"}
+    process = subprocess.Popen([*command, *build(tmp_path)], env=environment, stderr=subprocess.DEVNULL)
+    work = tmp_path / "set" / "work"
+    deadline = time.monotonic() + 60
+    while not list(work.glob("*.json")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert 1 <= len(list(work.glob("*.json"))) < 3
+    assert main(build(tmp_path)) == 0
+    assert files(tmp_path) == files(folder)
+
+
+def test_a_checked_data_set_has_no_fault_and_a_forged_one_has(folder, tmp_path, capsys):
+    assert main(["dataset", "check", str(folder / "set"), HELD_OUT]) == 0
+    rows = list(shards.read(folder / "set"))
+    rows[0].source += "\n"
+    rows[1].split = "test"
+    shards.write(rows, tmp_path)
+    capsys.readouterr()
+    assert main(["dataset", "check", str(tmp_path), HELD_OUT]) == 1
+    told = capsys.readouterr().out
+    assert f"row {rows[0].id}: its text has the hash" in told
+    assert f"row {rows[1].id} is in test" in told
+
+
+def test_rows_become_tasks_or_say_which_rule_refuses(folder, tmp_path, capsys):
+    assert main(["dataset", "to-tasks", str(folder / "set"), f"--out={tmp_path}", "-n=60"]) == 0
+    told = capsys.readouterr().out
+    paths = list(tmp_path.rglob("*.task.yaml"))
+    assert re.search(rf"^{len(paths)} tasks made of [0-9]+ rows; the rules refused [0-9]+$", told, re.MULTILINE)
+    assert len(paths) > 3
+    assert all(str(path) in told for path in paths)
+    assert main(["tasks", "validate", *map(str, paths)]) == 0
+
+
+def test_sample_and_show_print_rows(folder, capsys):
+    assert main(["dataset", "sample", str(folder / "set"), "-n=2", "--op=gelu"]) == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert "gelu" in first["operators"]
+    assert first["id"] != second["id"]
+    assert main(["dataset", "show", str(folder / "set"), first["id"]]) == 0
+    assert first["source"] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["stats", "nowhere"], "has no summary"),
+        (["check", "nowhere"], "has no shards"),
+        (["show", "{set}", "zz"], "0 rows of"),
+        (["sample", "{set}", "--op=nothing"], "has no such rows"),
+        (["build", "--out={set}", "--sources=nothing"], "nothing: no such library is installed here"),
+        (["build", "--out={set}", "--also={set}/README.md"], "cannot be run: SyntaxError"),
+    ],
+)
+def test_a_mistake_gets_one_line(folder, capsys, arguments, message):
+    arguments = [argument.replace("{set}", str(folder / "set")) for argument in arguments]
+    assert main(["dataset", *arguments]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_the_card_names_splits_and_licences(folder):
+    card = (Path(folder) / "set" / "README.md").read_text(encoding="utf-8")
+    assert "path: data/train-*.parquet" in card
+    assert "| own |  | MIT | 3 |" in card
+
+
+EXAMPLES = [block.text for block in blocks(ROOT / "docs/dataset.md") if block.kind == "python"]
+
+
+def test_the_examples_of_the_page_read_a_data_set(folder, tmp_path):
+    shutil.copytree(folder / "set", tmp_path / "graphs")
+    readers = [text for text in EXAMPLES if "graphs" in text]
+    assert len(readers) == 3
+    for text in readers:
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}
+        result = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, env=environment, text=True,
+                                capture_output=True, check=False)  # fmt: skip
+        assert result.returncode == 0, result.stderr
+        assert re.search(r"def forward|whole|own", result.stdout)
+
+
+def test_the_pages_own_architecture_can_be_built(tmp_path):
+    (text,) = [text for text in EXAMPLES if "LIBRARY" in text]
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    also = f"--also={tmp_path / 'mine.py'}"
+    assert main(["dataset", "build", f"--out={tmp_path / 'graphs'}", also, "--sources=own", HELD_OUT]) == 0
+    assert {row.family for row in shards.read(tmp_path / "graphs")} == {"own/mlp"}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_builds_the_same_and_outlives_a_node(folder, tmp_path):
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    other = cluster.add_node(num_cpus=1)
+    killer = threading.Timer(4.0, cluster.remove_node, (other,), {"allow_graceful": False})
+    try:
+        killer.start()
+        assert main(build(tmp_path, f"--ray={cluster.address}")) == 0
+    finally:
+        killer.cancel()
+        ray.shutdown()
+        cluster.shutdown()
+    assert files(tmp_path) == files(folder)
