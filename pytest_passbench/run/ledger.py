@@ -136,6 +136,10 @@ class Ledger:
         self._left_out[key[:2]] += len(record.left_out) - (len(before.left_out) if before is not None else 0)
         self._records[key] = record
 
+    def has(self, key: tuple[str, str, str]) -> bool:
+        """Return True if there is a record of this task, candidate and subgraph."""
+        return key in self._records
+
     @property
     def records(self) -> list[Record]:
         """The records by candidate, then in the order of the tasks, whatever worker made them."""
