@@ -22,6 +22,7 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings, same_in
 from pytest_passbench.kernels import toolchain
+from pytest_passbench.run.process_limits import check_limits
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
@@ -212,6 +213,7 @@ def check_machine(settings: Settings) -> None:
     """Check that this machine can judge at all. Raises UserError if not."""
     if sys.platform != "linux":
         raise UserError(f"pytest-passbench judges on Linux only, this is {sys.platform}")
+    check_limits()
     if os.environ.get("CXX"):
         toolchain.compiler()
     if is_cuda(settings.device):
