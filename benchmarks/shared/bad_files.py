@@ -275,6 +275,9 @@ _published(
     "sub/input_tensor_constraints.py",
     "dynamic_dim_constraint_symbol2example_value = {S0: 'x'}\n",
 )
+_published(
+    "a subgraph of dtype float99", "sub/graph_net.json", '{"passbench": {"dtype": "float99"}}', "unknown dtype"
+)
 _published("100,000 brackets of JSON", "sub/graph_net.json", '{"a": ' + "[" * 100_000)
 _published("a number of 5,000 digits", "sub/graph_net.json", '{"a": ' + "9" * 5_000 + "}")
 _published("a path of 5,000 characters", "graph_list.txt", "x" * 5_000, "File name too long")

@@ -6,6 +6,7 @@ A model's answer is text by names of files. It is written to a folder that ends 
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from argparse import ArgumentTypeError
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pytest_passbench.candidate.layout import MANIFEST, Candidate
+from pytest_passbench.candidate.syntax import read_fault
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option
@@ -38,6 +40,7 @@ MAX_FILES, MAX_CHARACTERS = 1_000, 16 << 20
 NOT_SETTINGS = frozenset({"candidates", "tasks", "report_dir", "fail_under"})
 """Fields of Settings that are arguments of their own here, or about files and gates that a caller has none of."""
 
+_NEAR_A_PASS = re.compile(r"\b(pattern|replacement_\w*|supported)\b")
 MAX_KEPT_TASKS = 4096
 """Installed tasks that are kept in memory once they were read."""
 
@@ -212,10 +215,18 @@ def _write(answer: Answer, folder: Path) -> None:
 
 
 def _add_manifest(answer: Answer, folder: Path) -> None:
-    """Write the manifest of an answer that has none: the Python files beside it that are passes, as they came."""
+    """Write the manifest of an answer that has none: the Python files beside it that are passes, as they came.
+
+    Raises UserError for an answer without passes that says what its nearest file to one lacks.
+    """
     if any(PurePosixPath(name).name == MANIFEST for name in answer):
         return
     files = [PurePosixPath(name) for name, text in answer.items() if "replacement_func" in text]
     stems = [file.stem for file in files if len(file.parts) == 1 and file.suffix == ".py"]
     if stems:
         (folder / MANIFEST).write_text(json.dumps(stems))
+        return
+    likely = sorted(folder.glob("*.py"), key=lambda file: not _NEAR_A_PASS.search(file.read_text(encoding="utf-8")))
+    fault = next(filter(None, (read_fault(file, file.stem) for file in likely)), None)
+    if fault is not None:
+        raise UserError(fault.message, where=f"{fault.file}:{fault.line}")

@@ -86,7 +86,7 @@ class Outcome(Run):
         value = score(score_terms, float(self.noise.get("offset", 0.0)))
         return Reward(value.ratio, value.low, value.high, effective_criterion, unmeasured=unmeasured)
 
-    def feedback(self, candidate: str | None = None, limit: int = feedback.LIMIT) -> str:
+    def feedback(self, limit: int = feedback.LIMIT, candidate: str | None = None) -> str:
         """Return in words what became of a candidate, for the next attempt of whoever wrote it.
 
         The text has at most ``limit`` characters. It names files by their paths in the candidate, and has no secret

@@ -6,6 +6,7 @@ had started a sandbox, that would end with it. So the judge has a process of its
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import sys
@@ -26,20 +27,21 @@ def main() -> None:
     """
     channel = Connection(int(sys.argv[1]))
     _end_with(int(sys.argv[2]))
+    with contextlib.suppress(EOFError, OSError):  # the caller has hung up
+        _serve_calls(channel)
+
+
+def _serve_calls(channel: Connection) -> None:
     settings, thorough = channel.recv()
     try:
         engine = JudgeWorker(settings, thorough)
     except UserError as error:
         channel.send(error)
         return
-    channel.send(DONE)
-    try:
+    with contextlib.closing(engine):
+        channel.send(DONE)
         while True:
             _serve(channel, engine, channel.recv())
-    except (EOFError, OSError):
-        pass  # the caller has hung up
-    finally:
-        engine.close()
 
 
 def _serve(channel: Connection, engine: JudgeWorker, call: EvaluatorCall) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import signal
 import sys
@@ -39,20 +40,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     After Ctrl+C it is 130, as a shell says.
     """
     args = parser().parse_args(argv)
+    if sys.stdout is None:
+        return _failed("standard output is closed")
     try:
         code = int(args.run(args))
         sys.stdout.flush()
         return code
     except UserError as error:
-        print(f"passbench: error: {printable(str(error))}", file=sys.stderr)
-        return 1
+        return _failed(printable(str(error)))
+    except (MemoryError, ImportError) as error:
+        if isinstance(error, ImportError) and "failed to map segment" not in str(error):
+            raise
+        return _failed("there is not enough memory for this (`ulimit -v` shows the limit of a process)")
     except KeyboardInterrupt:
         print("passbench: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        # The reading program (head, less) has ended, which is not an error. Python must not flush to it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave_output()  # the reading program (head, less) has ended, which is not an error
         return 0
+    except OSError as error:
+        if error.filename is not None or error.errno not in _OUTPUT:
+            raise
+        _leave_output()
+        return _failed(f"standard output cannot be written: {error.strerror}")
+
+
+def _failed(message: str) -> int:
+    print(f"passbench: error: {message}", file=sys.stderr)
+    return 1
+
+
+def _leave_output() -> None:
+    """Write no more to standard output: Python would flush to it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+#: Errors of what is printed: other files have a name in theirs.
+_OUTPUT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
 
 class _CommandParser(argparse.ArgumentParser):

@@ -107,14 +107,14 @@ def _conclude(ledger: Ledger, folder: Path, settings: Settings) -> int:
     from pytest_passbench.core.escape import printable
     from pytest_passbench.report import gates, terminal
     from pytest_passbench.report.report import report_of
+    from pytest_passbench.run import journal
     from pytest_passbench.run.ledger import write
 
     result = ledger.run()
     report = report_of(result)
     write(report, folder)
-    if not result.interrupted and not ledger.missing() and all(record.judged for record in result.records):
-        for path in folder.glob("journal*.jsonl"):
-            path.unlink()
+    if journal.is_whole(result):
+        journal.remove(folder)
     print(terminal.summary(report, terminal.columns()))
     print("\n" + "\n".join(f"results: {printable(str(folder / name))}" for name in WRITTEN))
     print(f"seed: {ledger.seed.hex()}")

@@ -57,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
     from pytest_passbench.run.forecast import forecast_line
 
     path = results_file.located(args.file)
+    if args.html is not None and args.html.resolve() == path.resolve():
+        raise UserError("is the results file itself", where=args.html, remedy="give the page a name of its own")
     if args.json:
         print(json.dumps(scores(results_file.load(path), path, args), indent=1))
         return 0

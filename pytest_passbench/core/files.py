@@ -11,6 +11,7 @@ from typing import IO, Literal
 
 from pytest_passbench.core.errors import UserError
 
+_CHUNK_BYTES = 1 << 20
 Kind = Literal["file", "folder", "other"]
 _KINDS = (
     (stat.S_ISFIFO, "a FIFO"),
@@ -76,7 +77,10 @@ def too_large(path: Path, limit: int) -> UserError:
 def read_bytes(path: Path, limit: int) -> bytes:
     """Return a regular file's contents, of at most ``limit`` bytes. Raises UserError naming the file otherwise."""
     with opened(path, limit) as file:
-        data = file.read(limit + 1)  # some files of /proc say that they are empty
+        # As much room as the file says that it takes. Some files of /proc say that they are empty.
+        data = file.read(os.fstat(file.fileno()).st_size + 1)
+        while len(data) <= limit and (more := file.read(_CHUNK_BYTES)):
+            data += more
     if len(data) > limit:
         raise too_large(path, limit)
     return data

@@ -7,6 +7,7 @@ It is built by the plugin from the command line and ini file, or directly by cal
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -95,6 +96,7 @@ class Settings:
         return (*self.candidates, *([self.against] if self.against is not None else []))
 
 
+@cache
 def same_in(role: Role) -> tuple[str, ...]:
     """Return the settings that have to be the same in a role, in their order."""
     return tuple(setting.name for setting in fields(Settings) if role in setting.metadata["roles"])

@@ -33,6 +33,7 @@ class Active:
     def __init__(self, state: State) -> None:
         self.state = state
         self.signals = Signals() if state.plan.worker is None else Signals(())
+        self._local_workers: list[int] = []  # process ids
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -149,6 +150,10 @@ class Active:
         """Mark the run as interrupted. Until its results are written, no further Ctrl+C is heeded."""
         self.state.ledger.interrupted = True
         self.signals.ignore()
+        if self._local_workers:
+            from pytest_passbench.plugin import xdist
+
+            xdist.interrupt(self._local_workers)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -180,6 +185,14 @@ class Active:
         from pytest_passbench.plugin import xdist
 
         xdist.assign_devices(specs, self.state.settings.device)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_newgateway(self, gateway: Any) -> None:
+        """Note a worker's process, for an interruption."""
+        from pytest_passbench.plugin import xdist
+
+        pid = xdist.local_pid(gateway, os.getpid())
+        self._local_workers += [] if pid is None else [pid]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:

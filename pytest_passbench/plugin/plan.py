@@ -110,8 +110,8 @@ def make_plan(config: pytest.Config, worker: Worker | None) -> RunPlan:
         if not settings.trusted:
             writable(report_dir)
     selection = select(settings, config.rootpath, paths, base)
+    editions = {edition_of(task.path) for task in selection.tasks}
     if stored is not None:
-        editions = {edition_of(task.path) for task in selection.tasks}
         check_comparable(stored.path, stored.run, asdict(settings), filter(None, editions))
     task_paths = {path: base / split(path)[0] for path in paths} if selection.from_paths else {}
     strays = _for_no_task(candidates, selection, task_paths.values())

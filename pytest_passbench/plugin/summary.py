@@ -25,6 +25,7 @@ from pytest_passbench.plugin.select import cost, read
 from pytest_passbench.plugin.state import State
 from pytest_passbench.report import gates
 from pytest_passbench.report.report import Report, report_of
+from pytest_passbench.run import journal
 from pytest_passbench.run.forecast import forecast_line
 from pytest_passbench.run.ledger import fresh_folder, write
 from pytest_passbench.run.stored import warnings
@@ -160,6 +161,7 @@ def conclude(state: State, session: pytest.Session) -> None:
                 state.folder.rmdir()
         return
     make_folder(state)
+    _complete(state)
     state.ledger.noise = merged(list(state.noises.values()))
     run = state.ledger.run()
     state.config.hook.pytest_passbench_run(config=state.config, run=run)
@@ -174,6 +176,15 @@ def conclude(state: State, session: pytest.Session) -> None:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         elif not all(record.judged for record in run.records):
             session.exitstatus = HARNESS_FAILED
+
+
+def _complete(state: State) -> None:
+    """Take in records that only the journals have: an interruption, or a lost worker, kept the report back."""
+    if state.folder is None or not (state.ledger.interrupted or state.ledger.missing()):
+        return
+    for key, record in journal.last_records(state.folder).items():
+        if not state.ledger.has(key):
+            state.add(record)
 
 
 def make_folder(state: State) -> Path | None:
@@ -200,10 +211,10 @@ def _write(state: State, report: Report) -> list[gates.GateResult]:
             write(report, elsewhere)
             state.written = elsewhere
         return failed
-    run = report.run
-    if not run.interrupted and not state.ledger.missing() and all(record.judged for record in run.records):
-        for path in state.folder.glob("journal*.jsonl"):
-            path.unlink()
+    if journal.is_whole(report.run):
+        journal.remove(state.folder)
+        if state.plan.earlier is not None:
+            journal.remove_halves(state.plan.earlier, state.plan.report_dir)
     return []
 
 
@@ -247,7 +258,7 @@ def closing(state: State) -> list[str]:
     if state.written is not None:
         files = ("results.json", "results.md", html.NAME)
         rows += [f"results: {_short(state.written / name, state)}" for name in files]
-    if state.folder is not None and any(state.folder.glob("journal*.jsonl")):
+    if state.folder is not None and any(state.folder.glob(journal.PATTERN)):
         rows.append(f"to go on: the same command with --passbench-resume={_short(state.folder, state)}")
     return [*rows, f"seed: {state.ledger.seed.hex()}"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,23 @@ def end_with(controller: int) -> None:
         harden.die_with_parent()
         if os.getppid() != controller:  # it has ended in between
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def local_pid(gateway: Any, controller: int) -> int | None:
+    """Return the process id of a worker behind a new gateway; None if it is no child of the controller."""
+    channel = gateway.remote_exec("import os\nchannel.send([os.getpid(), os.getppid()])")
+    pid, parent = channel.receive()
+    channel.waitclose()
+    return int(pid) if parent == controller else None
+
+
+def interrupt(pids: Iterable[int]) -> None:
+    """Interrupt local workers as Ctrl+C does: by themselves they would judge on for seconds."""
+    from pytest_passbench.judge.arms import processes
+
+    for pid in pids:
+        if processes.parent_if_any(pid) == os.getpid():  # not one that has ended
+            os.kill(pid, signal.SIGINT)
 
 
 class LongestFirst(LoadScheduling):

@@ -7,9 +7,11 @@ lines count. A run goes on from it: nothing is judged twice, and the result is t
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,12 +23,20 @@ from pytest_passbench.core.jsontext import parse
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.rejected import Rejected
-from pytest_passbench.core.run import plain
+from pytest_passbench.core.run import Run, plain
 from pytest_passbench.core.settings import LATEST
+from pytest_passbench.core.typed import schema_of
+from pytest_passbench.run import results_file
 from pytest_passbench.run.results_file import MAX_BYTES, decode_special
 
 NAME = "journal.jsonl"
+PATTERN = "journal*.jsonl"
 SCHEMA = "passbench-journal/1"
+#: The fields of a header that are objects; all others are texts.
+_OBJECTS = ("settings", "candidates")
+
+Key = tuple[str, str, str]
+"""The task, the candidate and the subgraph of a record."""
 
 
 class Journal:
@@ -78,14 +88,17 @@ class Journaled:
 def read(folder: Path) -> Journaled:
     """Return what the journals in a run's folder hold, in the order in which it was written.
 
-    Raises UserError if there is no journal, or none of this version.
+    The journal of a worker that was lost before it wrote a whole line says nothing. Raises UserError if there is no
+    journal, or none of this version.
     """
-    paths = sorted(folder.glob("journal*.jsonl"))
+    paths = sorted(folder.glob(PATTERN))
     if not paths:
         raise UserError("has no journal", where=folder, remedy="name the folder of a run that was interrupted")
     journaled: Journaled | None = None
-    for path in paths:
-        part = _read(path)
+    lines = {path: _lines(path) for path in paths}
+    begun = [path for path in paths if lines[path][0]]
+    for path in begun or paths[:1]:
+        part = _journaled(path, *lines[path])
         if journaled is None:
             journaled = part
         elif part.header == journaled.header:
@@ -94,21 +107,57 @@ def read(folder: Path) -> Journaled:
         else:
             raise UserError("is of another run than the journals beside it", where=path, remedy="remove the folder")
     assert journaled is not None
+    journaled.cut += sum(lines[path][1] for path in paths if begun and path not in begun)
     return journaled
 
 
-def _read(path: Path) -> Journaled:
+def _lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     with opened(path, MAX_BYTES) as file:
-        contents, cut = _whole(iter(lambda: file.readline(MAX_BYTES), b""), path)
+        return _whole(iter(lambda: file.readline(MAX_BYTES), b""), path)
+
+
+def _journaled(path: Path, contents: list[dict[str, Any]], cut: int) -> Journaled:
     first = contents[0] if contents else {}
     if first.get("schema") != SCHEMA or not isinstance(first.get("header"), dict):
         remedy = "start the run anew: it was interrupted before it began, or is of another version"
         raise UserError("is no journal of this version", where=path, remedy=remedy)
     try:
+        for name, value in first["header"].items():
+            schema_of(dict[str, Any] if name in _OBJECTS else str).check(value, (None, name))
         records = [Record.from_data(content.get("record")) for content in contents[1:]]
     except Rejected as error:
         raise UserError(f"has another form: {error}", where=path, remedy="start the run anew") from None
     return Journaled(first["header"], records, cut)
+
+
+def key_of(record: Record) -> Key:
+    """Return what a record is of: of two with the same key, the later one counts."""
+    return record.task, record.candidate, record.subgraph
+
+
+def last_records(folder: Path) -> dict[Key, Record]:
+    """Return the last record of each key in a folder's journals; none if there is no journal that can be read."""
+    try:
+        return {key_of(record): record for record in read(folder).records}
+    except UserError:
+        return {}
+
+
+def remove(folder: Path) -> None:
+    """Remove the journals in a run's folder: its results have all that they hold."""
+    for path in folder.glob(PATTERN):
+        path.unlink(missing_ok=True)
+
+
+def remove_halves(earlier: Earlier, report_dir: Path) -> None:
+    """Remove the journals of the runs that a whole one has gone on with: nothing is left to go on with.
+
+    They are ``earlier``, and those of the same header in ``report_dir``, which ``earlier`` may have gone on with.
+    """
+    for folder in {earlier.folder, *(path.parent for path in report_dir.glob(f"*/{PATTERN}"))}:
+        with contextlib.suppress(UserError, OSError):  # another run's that cannot be read, or is read-only
+            if read(folder).header == earlier.header:
+                remove(folder)
 
 
 def _whole(lines: Iterable[bytes], path: Path) -> tuple[list[dict[str, Any]], int]:
@@ -132,10 +181,28 @@ def interrupted_folder(folder: str, report_dir: Path, base: Path) -> Path:
     """
     if folder != LATEST:
         return base / folder
-    folders = sorted({path.parent for path in report_dir.glob("*/journal*.jsonl")}, key=lambda path: path.name)
-    if not folders:
+    folders = sorted({path.parent for path in report_dir.glob(f"*/{PATTERN}")}, key=lambda path: path.name)
+    left = (folder for folder in reversed(folders) if not has_ended(folder))
+    latest = next(left, None)
+    if latest is None:
         raise UserError("has no run that was interrupted", where=report_dir, remedy="run without --passbench-resume")
-    return folders[-1]
+    return latest
+
+
+def has_ended(folder: Path) -> bool:
+    """Return True if a folder has the results of a run that left nothing to go on with."""
+    try:
+        return is_whole(results_file.read(folder / results_file.NAME))
+    except UserError:
+        return False
+
+
+def is_whole(run: Run) -> bool:
+    """Return True if a run came to its end with a record of every subgraph, each of them judged."""
+    counts = Counter((record.candidate, record.task) for record in run.records)
+    pairs = [(name, task) for name in run.names for task in run.tasks]
+    complete = all(counts[pair] >= run.count(*pair) for pair in pairs)
+    return not run.interrupted and complete and all(record.judged for record in run.records)
 
 
 @dataclass(frozen=True)
@@ -147,7 +214,7 @@ class Earlier:
 
     folder: Path
     header: dict[str, Any]
-    records: dict[tuple[str, str, str], Record]
+    records: dict[Key, Record]
     cut: int
 
     def __str__(self) -> str:
@@ -158,11 +225,13 @@ class Earlier:
 def read_interrupted(folder: Path) -> Earlier:
     """Return the interrupted run in a folder, without what the harness failed to judge: that is judged again.
 
-    Raises UserError if the folder has no journal that can be read.
+    Raises UserError if the folder has no journal that can be read, or the results of a run that ended well.
     """
     journaled = read(folder)
-    judged = [record for record in journaled.records if record.judged]
-    records = {(record.task, record.candidate, record.subgraph): record for record in judged}
+    if has_ended(folder):
+        raise UserError("has come to its end: nothing of it is left to be judged", where=folder,
+                        remedy="see its results.json, or run without --passbench-resume")  # fmt: skip
+    records = {key_of(record): record for record in journaled.records if record.judged}
     return Earlier(folder, journaled.header, records, journaled.cut)
 
 

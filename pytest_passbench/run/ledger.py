@@ -22,6 +22,7 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings, same_in
 from pytest_passbench.kernels import toolchain
+from pytest_passbench.run.process_limits import check_limits
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
@@ -136,6 +137,10 @@ class Ledger:
         self._left_out[key[:2]] += len(record.left_out) - (len(before.left_out) if before is not None else 0)
         self._records[key] = record
 
+    def has(self, key: tuple[str, str, str]) -> bool:
+        """Return True if there is a record of this task, candidate and subgraph."""
+        return key in self._records
+
     @property
     def records(self) -> list[Record]:
         """The records by candidate, then in the order of the tasks, whatever worker made them."""
@@ -208,6 +213,7 @@ def check_machine(settings: Settings) -> None:
     """Check that this machine can judge at all. Raises UserError if not."""
     if sys.platform != "linux":
         raise UserError(f"pytest-passbench judges on Linux only, this is {sys.platform}")
+    check_limits()
     if os.environ.get("CXX"):
         toolchain.compiler()
     if is_cuda(settings.device):

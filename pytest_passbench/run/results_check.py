@@ -6,8 +6,7 @@ The schema is ``results.schema.json`` beside this module. The values are those t
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -23,6 +22,8 @@ from pytest_passbench.core.run import Run
 from pytest_passbench.score.subgraph import possible
 
 SCHEMA_FILE = Path(__file__).with_name("results.schema.json")
+MAX_SECONDS = 1e9  # of a phase: 30 years
+MAX_LOG = 100.0  # of the ratio of two blocks' times
 _NUMBER = {"$ref": "#/$defs/number"}
 
 
@@ -38,28 +39,35 @@ def _faults(run: Run) -> Iterator[str]:
         for name in ("delta", "offset"):
             if name in noise and not _is_amount(noise[name]):
                 yield f"{place}.{name}: {noise[name]} is no amount"
-    width = run.noise.get("width")
-    if width is not None and not width >= 0:
+    width = run.noise.get("width", 0.0)
+    if not width >= 0:
         yield f"noise.width: {width} is not a width"
+    listed = {candidate.get("name") for candidate in run.candidates}
     keys: set[tuple[str, str, str]] = set()
     for index, record in enumerate(run.records):
         key = (record.task, record.subgraph, record.candidate)
         if key in keys:
             yield f"records[{index}]: {record.task}/{record.subgraph} of {record.candidate} a second time"
         keys.add(key)
+        if listed and record.candidate not in listed:
+            yield f"records[{index}].candidate: {abbreviated(record.candidate)} is not among the candidates"
         for fault in _of_record(record):
             yield f"records[{index}].{fault}"
 
 
 def _of_record(record: Record) -> Iterator[str]:
     for phase, seconds in record.durations.items():
-        if not _is_amount(seconds):
+        if not 0.0 <= seconds <= MAX_SECONDS:
             yield f"durations.{phase}: {seconds} is not a time"
     if not record.judged and (record.arm.speed is not None or record.arm.correct_from or record.baselines):
         yield "arm.status: harness_fail, though it was judged"
+    if any(error < 0 for error in record.eager_error64):
+        yield "eager_error64: an error below 0"
     for name, arm in record.baselines.items():
         if arm.status == HARNESS_FAIL:
             yield f"baselines.{name}.status: harness_fail, which is a subgraph's and no arm's"
+        if record.arm.status == arm.status == RAN and not arm.correct_from:
+            yield f"baselines.{name}.correct_from: empty, though it ran beside the candidate"
     if record.against is not None:
         if record.against.arm.status == HARNESS_FAIL:
             yield "against.arm.status: harness_fail, which is a subgraph's and no arm's"
@@ -84,6 +92,8 @@ def _of_record(record: Record) -> Iterator[str]:
 def _of_arm(arm: ArmResult, outputs: int) -> Iterator[str]:
     if arm.status == RAN and outputs and len(arm.correct_from) not in (0, outputs):
         yield f"correct_from: {counted(len(arm.correct_from), 'value')}, and {counted(outputs, 'output')}"
+    if any(error < 0 for error in arm.error64):
+        yield "error64: an error below 0"
     for name in ("greatest_ratio64", "mean_ratio64"):
         ratios = getattr(arm, name)
         if ratios and outputs and len(ratios) != outputs:
@@ -104,12 +114,12 @@ def _of_speed(speed: Speed) -> Iterator[str]:
         value = getattr(speed, name)
         if value is not None and not _is_amount(value):
             yield f"{name}: {value} is not a time"
-    if not all(math.isfinite(ratio) for pair in speed.pairs for ratio in pair):
-        yield "pairs: not all of them are finite"
+    if not all(-MAX_LOG <= ratio <= MAX_LOG for pair in speed.pairs for ratio in pair):
+        yield f"pairs: not all of them are logarithms of ratios, {-MAX_LOG:g} to {MAX_LOG:g}"
 
 
 def _is_amount(value: float) -> bool:
-    return 0.0 <= value < math.inf
+    return 0.0 <= value <= 1e6 * MAX_SECONDS  # times are in microseconds
 
 
 def schema_fault(data: Any) -> str | None:
@@ -153,5 +163,7 @@ def _violation(error: ValidationError) -> str:
             return f"{abbreviated(error.instance)} is not of type {expected}"
         case "enum" | "const":
             return f"{abbreviated(error.instance)} is not {abbreviated(expected)}"
+        case "maxItems" | "maxProperties":
+            return f"has {len(cast(Sized, error.instance)):,} entries, more than {expected:,}"
         case _:
             return f"{abbreviated(error.instance)} breaks {error.validator} {abbreviated(expected)}"

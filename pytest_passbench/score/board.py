@@ -73,9 +73,8 @@ def over_tasks(tasks: Sequence[Scores], settings: ScoreSettings) -> Scores:
     if not tasks:
         nothing: Curve = dict.fromkeys(steps)
         return Scores(nothing, nothing, None, nothing, None)
-    s, es, published = (
-        {t: _mean([getattr(task, name)[t] for task in tasks]) for t in steps} for name in ("s", "es", "es_published")
-    )
+    curves = ([getattr(task, name) for task in tasks] for name in ("s", "es", "es_published"))
+    s, es, published = ({t: _mean([curve[t] for curve in every]) for t in steps} for every in curves)
     return Scores(s, es, aggregate(es), published, aggregate(published))
 
 

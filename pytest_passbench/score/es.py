@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import log10
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,11 @@ def evaluate(subgraphs: Sequence[Judged], settings: ScoreSettings) -> Scores:
     A group without subgraphs counts b everywhere, as a missing task does.
     """
     check(settings)
+    return _evaluated(tuple(subgraphs), settings)
+
+
+@lru_cache(maxsize=4096)  # a run is shown in several tables, and may have many tasks that were not judged
+def _evaluated(subgraphs: tuple[Judged, ...], settings: ScoreSettings) -> Scores:
     es = es_curve(subgraphs, settings, guard=True)
     published = es_curve(subgraphs, settings, guard=False)
     s = {t: s_at(subgraphs, t, settings) for t in ladder(settings.interpretation)}

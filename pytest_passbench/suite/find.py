@@ -16,7 +16,7 @@ from typing import Literal
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
-from pytest_passbench.core.files import kind_of
+from pytest_passbench.core.files import kind_of, read_text
 from pytest_passbench.core.paths import INSTALLED, PACKAGE
 from pytest_passbench.core.settings import SUITES
 from pytest_passbench.core.task import Task, TaskHeader
@@ -25,6 +25,7 @@ from pytest_passbench.suite.limits import MAX_FOLDER_DEPTH, MAX_FOLDERS
 
 EDITION_FILE = "EDITION"
 MAX_EDITION_CHARACTERS = 40
+MAX_EDITION_BYTES = 1 << 16
 MAX_FOLDERS_UP = 4
 """How far above a task's file the suite's folder may be."""
 
@@ -287,7 +288,10 @@ def of_shard(costs: Mapping[str, int], index: int, parts: int) -> set[str]:
 
 
 def edition_of(path: Path) -> str:
-    """Return the edition of the suite that the task at ``path`` belongs to, or "" if it belongs to none."""
+    """Return the edition of the suite that the task at ``path`` belongs to, or "" if it belongs to none.
+
+    Raises UserError if the file that states it cannot be read.
+    """
     return _edition(path.absolute().parent)
 
 
@@ -295,6 +299,5 @@ def edition_of(path: Path) -> str:
 def _edition(folder: Path) -> str:
     for place in (folder, *folder.parents[:MAX_FOLDERS_UP]):
         if kind_of(place / EDITION_FILE) == "file":
-            with (place / EDITION_FILE).open(encoding="utf-8", errors="replace") as file:
-                return file.read(MAX_EDITION_CHARACTERS).strip()
+            return read_text(place / EDITION_FILE, MAX_EDITION_BYTES).strip()[:MAX_EDITION_CHARACTERS]
     return ""

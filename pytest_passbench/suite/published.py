@@ -21,11 +21,13 @@ from pytest_passbench.core.jsontext import parse as parse_json
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.limits import MAX_FILE_BYTES, MAX_SUBGRAPHS
 from pytest_passbench.suite.source import ParsedSource, parse, signature
+from pytest_passbench.suite.taskfile import DTYPES
 from pytest_passbench.suite.tensormeta import print_specs, read_specs, read_symbols
 
 LIST = "graph_list.txt"
 MODEL = "model.py"
-_PASSBENCH = "passbench"  # graph_net.json's key for the facts that the layout has no place for
+_RECORD = "graph_net.json"
+_PASSBENCH = "passbench"  # its key for the facts that the layout has no place for
 
 
 def read_sample(folder: Path) -> Task:
@@ -87,7 +89,7 @@ def _listed(folder: Path) -> list[str]:
 
 
 def _graph_net(folder: Path) -> dict[str, Any]:
-    path = folder / "graph_net.json"
+    path = folder / _RECORD
     if kind_of(path) is None:
         return {}
     data = parse_json(_read(path), path)
@@ -157,10 +159,14 @@ def _subgraph(
     inputs = _inputs(folder, program.inputs)
     extras = record.get(_PASSBENCH, {})
     meta = extras.get("meta", {k: v for k, v in record.items() if k not in ("framework", _PASSBENCH)})
+    dtype = str(extras.get("dtype", _main_dtype(inputs)))
+    if dtype not in DTYPES:
+        remedy = "such as float32, bfloat16, int64, bool"
+        raise UserError(f"unknown dtype {abbreviated(dtype)}", where=folder / _RECORD, remedy=remedy)
     return Subgraph(
         id=identifier(name),
         graph=_key(_bare_source(program), graphs, extras.get("graph")),
-        dtype=str(extras.get("dtype", _main_dtype(inputs))),
+        dtype=dtype,
         inputs=inputs,
         source=str(extras.get("source", record.get("model_name", record.get("source", "")))),
         meta=meta,
@@ -237,7 +243,7 @@ def _write_subgraph(task: Task, subgraph: Subgraph, folder: Path, device: str) -
         "weight_meta.py": print_specs(subgraph.inputs, device),
         "input_meta.py": "",
         "input_tensor_constraints.py": "",
-        "graph_net.json": json.dumps(_record(task.header, subgraph), indent=1, default=str) + "\n",
+        _RECORD: json.dumps(_record(task.header, subgraph), indent=1, default=str) + "\n",
         "graph_hash.txt": hashlib.sha256(source.encode()).hexdigest(),
     }
     for name, text in files.items():

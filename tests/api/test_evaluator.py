@@ -121,7 +121,10 @@ def test_a_candidate_may_be_text(evaluator, backend):
 
 @pytest.mark.parametrize(("answer", "said"), [
     ({}, "the candidate directory is empty"),
-    ({"a.py": "x = 1"}, f"no {MANIFEST} here"),
+    ({"notes.txt": "x = 1"}, f"no {MANIFEST} here"),
+    ({"a.py": "x = 1"}, "a.py:1: defines no pattern and no replacement_args and no replacement_func"),
+    ({"a.py": "x = 1", "b.py": PASS.replace("ment_func", "mnt_func")}, "b.py:1: defines no replacement_func"),
+    ({"a.py": "x = 1", "b.py": "def pattern(x:\n"}, "b.py:1: syntax error: "),
     ({MANIFEST: '["a"]'}, "names 'a', but there is no a.py beside it (add the file, or take the name out)"),
     ({MANIFEST: "["}, "not JSON"),
     ({"../a.py": PASS}, "'../a.py' is no path of a file in a folder"),

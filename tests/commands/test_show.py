@@ -52,6 +52,15 @@ def test_without_options_it_is_what_the_run_printed(stored, show):
     assert show("--format=markdown") == markdown.render(report_of(run))
 
 
+def test_the_page_does_not_replace_the_results(stored, show):
+    before = (stored / "results.json").read_bytes()
+    message = show("--html", str(stored / "results.json"), code=1)
+    assert message == (
+        f"passbench: error: {stored / 'results.json'}: is the results file itself (give the page a name of its own)\n"
+    )
+    assert (stored / "results.json").read_bytes() == before
+
+
 def test_another_t_changes_what_is_correct(show):
     text = show("--tolerance=-3")
     assert row(text, "mine", "Board (correct: at t = -3)")[7] == "100.0"

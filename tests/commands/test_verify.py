@@ -146,6 +146,15 @@ def test_results_of_another_edition_are_told_as_such(made, capsys, tmp_path_fact
     assert "edition 7 of the suite" in render(report_of(results_file.read(made / "run" / "results.json")))
 
 
+def test_an_edition_that_may_not_be_read_is_one_message(made, capsys, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(made / "tasks", other)
+    (other / "EDITION").unlink()
+    (other / "EDITION").symlink_to("/proc/self/mem")  # a regular file, which cannot be read from its begin
+    assert verify(made, "--tasks", str(other)) == 1
+    assert capsys.readouterr().err.startswith(f"passbench: error: {other / 'EDITION'}: cannot be read: ")
+
+
 def test_results_without_an_edition_are_of_the_first(made, capsys):
     edit(made, lambda run: run.hashes.pop("editions"))
     assert verify(made) == 1
@@ -233,9 +242,12 @@ def test_a_task_whose_hash_was_taken_out_is_found(made, capsys):
 
 
 def test_records_of_a_candidate_that_is_not_described_are_found(made, capsys):
-    edit(made, lambda run: [setattr(item, "candidate", "other") for item in run.records])
+    edit(made, lambda run: run.candidates.clear())
     assert verify(made) == 1
-    assert "it has records of other, and does not say what candidate that is" in capsys.readouterr().out
+    assert "it has records of cand, and does not say what candidate that is" in capsys.readouterr().out
+    edit(made, lambda run: run.candidates.append({"name": "other"}))
+    assert verify(made) == 1
+    assert "records[0].candidate: 'cand' is not among the candidates" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("matches", [False, True])

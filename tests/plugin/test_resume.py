@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_passbench.run import journal
 from support.plugin_runs import LEAN, OK, PytestFolder
 
 # Ends or waits at the third subgraph of a task, once; says which subgraphs it was asked for.
@@ -100,8 +102,9 @@ def test_a_run_that_was_killed_goes_on_where_it_was(bench):
     run = last(bench)
     assert not run["interrupted"]
     assert found(run) == undisturbed(bench)
-    assert journal.exists()  # of the run that ended: it is no run's but its own
-    assert not list(max(bench.path.glob("reports/*")).glob("journal*"))
+    assert not list(bench.path.glob("reports/*/journal*"))  # nothing is left to go on with, in the first half either
+    refused = bench.run("--candidate=passes", "--passbench-resume")
+    refused.stderr.fnmatch_lines(["*reports: has no run that was interrupted*"])
 
 
 @pytest.mark.slow
@@ -185,6 +188,77 @@ def test_another_run_is_refused_and_the_difference_named(bench, change, options,
     result = bench.run(*options, "--candidate=passes", "--passbench-resume")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*cannot be resumed: {said}*"])
+
+
+# Ctrl+C between a record's way to the journal and its way to the results.
+BETWEEN = """
+from pytest_passbench.run.journal import Journal
+
+add = Journal.add
+
+def struck(self, record):
+    add(self, record)
+    if record.subgraph == "s2":
+        raise KeyboardInterrupt
+
+Journal.add = struck
+"""
+
+
+def test_a_record_that_only_the_journal_has_is_in_the_results(bench):
+    bench.conftest(BETWEEN)
+    assert bench.run_apart("--candidate=passes").ret == pytest.ExitCode.INTERRUPTED
+    assert [f"{r['task']}/{r['subgraph']}" for r in last(bench)["records"]] == ALL[:5]
+
+
+def header(**changes: object) -> str:
+    """Return the lines of a journal that another run's header begins."""
+    fields = {"seed": "00" * 32, "settings": {}, "candidates": {}, "against": "", "compared": "", "harness": ""}
+    content = {"schema": journal.SCHEMA, "header": {**fields, **changes}}
+    text = json.dumps(content, separators=(",", ":"))
+    return f"{hashlib.sha256(text.encode()).hexdigest()} {text}\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"settings": None}, "has another form: settings: is null, not an object"),
+        ({"candidates": None}, "has another form: candidates: is null, not an object"),
+        ({"seed": None}, "has another form: seed: is null, not a text"),
+        ({"candidates": {"passes": None}}, "cannot be resumed: *the files of the candidate passes have changed"),
+    ],
+)
+def test_a_journal_with_a_strange_header_is_one_message(bench, changes, said):
+    bench.file("reports/strange/journal.jsonl", header(**changes))
+    result = bench.run("--candidate=passes", "--passbench-resume")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{said}*"])
+
+
+def test_the_empty_journal_of_a_lost_worker_keeps_nobody_from_going_on(bench):
+    bench.conftest(ONCE.replace("{end}", KILL))
+    bench.run_apart("--candidate=passes")
+    (path,) = bench.path.glob("reports/*/journal.jsonl")
+    (path.parent / "journal-gw0.jsonl").touch()
+    (path.parent / "journal-gw1.jsonl").write_text("cut sh")
+    result = bench.run_apart("--candidate=passes", "--passbench-resume")
+    told = f"resumes {path.parent}: 4 subgraphs are not judged again; lines that were cut short: 1"
+    result.stdout.fnmatch_lines([told, "*b.task.yaml . 4/4 correct*"])
+
+
+def test_a_journal_beside_whole_results_is_not_taken_up(bench):
+    bench.conftest(ONCE.replace("{end}", KILL))
+    bench.run_apart("--candidate=passes")
+    (path,) = bench.path.glob("reports/*/journal.jsonl")
+    text = path.read_text()
+    bench.run_apart("--candidate=passes", "--passbench-resume")
+    whole = max(bench.path.glob("reports/*/results.json")).parent
+    (whole / "journal.jsonl").write_text(text)
+    result = bench.run("--candidate=passes", f"--passbench-resume=reports/{whole.name}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*has come to its end: nothing of it is left to be judged*"])
+    result = bench.run("--candidate=passes", "--passbench-resume")
+    result.stderr.fnmatch_lines(["*reports: has no run that was interrupted*"])
 
 
 def test_gates_and_budget_may_be_others_when_a_run_goes_on(bench):

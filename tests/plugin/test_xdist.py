@@ -64,17 +64,18 @@ def test_workers_share_the_seed_and_the_gates_of_the_run(bench):
     assert {record["arm"]["worst"] for record in run["records"]} == {run["seed"]["revealed"]}
 
 
-def test_a_killed_worker_loses_its_task_only(bench):
+def test_a_killed_worker_loses_the_subgraph_that_it_judged_only(bench):
     bench.task("a")
     bench.task("b", OK, {"die": True}, OK, OK)
     bench.task("c")
     result = bench.run_apart("--candidate=passes", "-n2", "--passbench-fail-under=correct=0.9,gmean=1.1")
-    said = ["gate failed: correct of passes is 0.3333, under 0.9", "gate failed: gmean of passes leaves out 4 *"]
-    result.stdout.fnmatch_lines(["not judged: b [[]passes]", *said, "*1 failed, 2 passed*"])
+    said = ["gate failed: correct of passes is 0.5, under 0.9", "gate failed: gmean of passes leaves out 3 *"]
+    lost = "not judged: b [[]passes] (3 of 4 subgraphs)"
+    result.stdout.fnmatch_lines([lost, *said, "*1 failed, 2 passed*"])
     run = results(bench)
     assert run["selected"] == {"passes": {"a": 1, "b": 4, "c": 1}}
     assert run["tasks"] == ["a", "b", "c"]
-    assert {record["task"] for record in run["records"]} == {"a", "c"}
+    assert subgraphs(run) == ["a/s0", "b/s0", "c/s0"]
 
 
 def test_ctrl_c_writes_what_there_is(bench):
@@ -100,6 +101,34 @@ def test_ctrl_c_writes_what_there_is(bench):
     assert run["interrupted"]
     assert {record["task"] for record in run["records"]} == {"a"}
     assert run["tasks"] == ["a", "b"]
+
+
+def subgraphs(run: dict) -> list[str]:
+    return [f"{record['task']}/{record['subgraph']}" for record in run["records"]]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def test_a_signal_to_the_controller_stops_its_workers_and_keeps_all_that_they_have_judged(bench, number):
+    seconds = 1.0  # for each subgraph: by themselves workers would judge seven more
+    bench.task("a", *[{"sleep": seconds}] * 12)
+    command = [sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", "-n1", *LEAN]
+    process = subprocess.Popen(command, cwd=bench.path, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    while journaled(bench) < 2:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    text, _ = process.communicate(timeout=60)
+    assert process.returncode == pytest.ExitCode.INTERRUPTED
+    run = results(bench)
+    assert run["interrupted"]
+    assert 2 <= len(run["records"]) == journaled(bench) <= 5
+    assert "not judged: a [passes]" in text
+
+
+def journaled(bench: PytestFolder) -> int:
+    """Return the number of records in the run's journals."""
+    paths = bench.path.glob("reports/*/journal*.jsonl")
+    return sum(max(0, path.read_bytes().count(b"\n") - 1) for path in paths)
 
 
 class Node:
