@@ -55,6 +55,8 @@ def _of_record(record: Record) -> Iterator[str]:
     for phase, seconds in record.durations.items():
         if not _is_amount(seconds):
             yield f"durations.{phase}: {seconds} is not a time"
+    if not _is_amount(record.headroom):
+        yield f"headroom: {record.headroom} is not a ratio"
     if not record.judged and (record.arm.speed is not None or record.arm.correct_from or record.baselines):
         yield "arm.status: harness_fail, though it was judged"
     for name, arm in record.baselines.items():
