@@ -153,8 +153,8 @@ class Entry:
             record = Record(task.id, subgraph.id, self.name, subgraph.source, subgraph.dtype, tolerance=tolerance)
             record.criterion = criterion  # type: ignore[assignment]
             record.arm = ArmResult("compile_fail", "load", self.mistake)
-            record.operators, record.task_hash = list(task.header.ops), task_hash(task)
-            record.edition = edition_of(task.path)
+            record.operators, record.headroom = list(task.header.ops), task.header.headroom
+            record.task_hash, record.edition = task_hash(task), edition_of(task.path)
             yield record
 
 

@@ -20,7 +20,7 @@ from pytest_passbench.core.settings import ScoreSettings
 
 if TYPE_CHECKING:
     from pytest_passbench.core.run import Run
-    from pytest_passbench.score.board import ScoreRow
+    from pytest_passbench.score.board import ScoreRow, Tasks
 
 
 HELP = """Print the tables of a stored run again: at another t, by another criterion, or scored with other parameters.
@@ -174,14 +174,25 @@ def _candidate(run: Run, name: str, settings: ScoreSettings, t: int) -> dict[str
     tasks = board.tasks_of(run, name)
     scores = {task: es.evaluate(group, settings).to_json() for task, group in tasks.items()}
     accurate = board.row(name, board.tasks_of(run, name, "fp64"), settings, t)
-    return {**_row(board.row(name, tasks, settings, t)), "fp64": _accurate(run, accurate), "tasks": scores}
+    row = {**_row(board.row(name, tasks, settings, t)), "possible": _possible(tasks, t)}
+    return {**row, "fp64": _accurate(run, accurate), "tasks": scores}
 
 
 def _baseline(run: Run, name: str, settings: ScoreSettings, t: int) -> dict[str, Any]:
     from pytest_passbench.score import board
 
+    tasks = board.baseline_of(run, name)
     accurate = board.row(name, board.baseline_of(run, name, "fp64"), settings, t)
-    return {**_row(board.row(name, board.baseline_of(run, name), settings, t)), "fp64": _accurate(run, accurate)}
+    row = {**_row(board.row(name, tasks, settings, t)), "possible": _possible(tasks, t)}
+    return {**row, "fp64": _accurate(run, accurate)}
+
+
+def _possible(tasks: Tasks, t: int) -> dict[str, Any]:
+    """Return the share of the possible by class."""
+    from pytest_passbench.score.possible import with_total
+
+    shares = with_total([item for group in tasks.values() for item in group], t)
+    return {kind: asdict(value) for kind, value in shares.items()}
 
 
 def _accurate(run: Run, row: ScoreRow) -> dict[str, Any] | None:

@@ -170,6 +170,7 @@ class Record(Data, partial=True):
     baselines: dict[str, ArmResult] = field(default_factory=dict)
     passes: list[PassReport] = field(default_factory=list)
     operators: list[str] = field(default_factory=list)  # every operator of the subgraph, in order
+    headroom: float = 0.0  # how much faster than eager the task could be at most, 0: not known
     findings: list[Finding] = field(default_factory=list)
     durations: dict[str, float] = field(default_factory=dict)  # seconds by phase
     folder: str = ""  # the pass directory that answered, within the candidate; "" for the candidate itself

@@ -57,7 +57,7 @@ class Case:
         record.folder = self.candidate.folder(passes) if passes is not None else ""
         record.task_hash = self.hashed or task_hash(self.task)
         record.edition = edition_of(self.task.path)
-        record.operators = list(self.task.header.ops)
+        record.operators, record.headroom = list(self.task.header.ops), self.task.header.headroom
         return record
 
     def secret(self, attempt: str) -> Secret:

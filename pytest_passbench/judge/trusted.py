@@ -66,7 +66,7 @@ class TrustedSession:
         passes = candidate.passes_for(task.id)
         for subgraph in task.subgraphs:
             record = Record(task.id, subgraph.id, candidate.name, subgraph.source, subgraph.dtype)
-            record.operators = list(task.header.ops)
+            record.operators, record.headroom = list(task.header.ops), task.header.headroom
             record.arm.speed_note = NOTE
             self._judge(record, task, subgraph, passes)
             yield record

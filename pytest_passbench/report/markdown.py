@@ -28,7 +28,7 @@ def render(report: Report) -> str:
     """Return the report as GitHub-flavoured Markdown, ending in a newline."""
     run = report.run
     parts = ["# PassBench results", _facts(run), *(f"> {cell(caveat)}" for caveat in report.caveats)]
-    parts += [table(report.board), table(report.es)]
+    parts += [table(values) for values in (report.board, report.possible, report.es) if values.rows]
     for candidate in report.candidates:
         failures = (candidate.failures,) if candidate.failures.rows else ()
         parts += map(table, (candidate.tasks, *candidate.comparisons, *failures, *candidate.subgraph_tables))

@@ -48,10 +48,12 @@ class Report:
     """The report of a run. ``caveats`` are what a reader must know before using the numbers, a sentence each.
 
     ``failures`` are the tasks that failed, and ``behind`` those with a subgraph slower than the reference.
+    ``possible`` has no rows if no head-room is known.
     """
 
     run: Run
     board: Table
+    possible: Table
     es: Table
     curves: tuple[Curve, ...]
     candidates: tuple[CandidateReport, ...]
@@ -65,6 +67,7 @@ def report_of(run: Run, at: int = T_STRICT, further: Sequence[str] = ()) -> Repo
     return Report(
         run=run,
         board=tables.board_table(run, at),
+        possible=tables.possible_table(run, at),
         es=tables.es_table(run),
         curves=tuple(tables.curves(run)),
         candidates=tuple(_candidate(run, name) for name in run.names),

@@ -15,13 +15,17 @@ from pytest_passbench.core.misses import causes
 from pytest_passbench.core.record import RAN, ArmResult, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.report.charts import EAGER, Curve
-from pytest_passbench.score import board, es
+from pytest_passbench.score import board, es, possible
+from pytest_passbench.score.classes import CLASSES
 from pytest_passbench.score.interval import Interval, combined, digits
 from pytest_passbench.score.subgraph import ACCURACY, NOT_JUDGED, Judged, from_record
 
 NOT_MEASURED = "not measured"
 NONE = "-"
 """Shown if there is nothing to take a mean of."""
+
+POSSIBLE = "possible %"
+"""The header of the share of the possible."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +89,10 @@ def board_table(run: Run, at: int = T_STRICT) -> Table:
     Columns with "(fp64)" are by accuracy, the others by agreement.
     """
     headers = (
-        "", "AS", "AS (fp64)", "AS published", "G-Mean", "correct %", "correct (fp64) %", "fast_1 %", "subgraphs",
+        "", "AS", POSSIBLE, "AS (fp64)", "AS published", "G-Mean", "correct %", "correct (fp64) %", "fast_1 %",
+        "subgraphs",
     )  # fmt: skip
-    eager = ("eager", "1.000", "1.000", "1.000", "1.000", "100.0", "100.0", "100.0", NONE)
+    eager = ("eager", "1.000", "0.0", "1.000", "1.000", "1.000", "100.0", "100.0", "100.0", NONE)
     means = [speed_up(run.of(name), "candidate", run, at) for name in run.names]
     means += [speed_up(run.beside(name), name, run, at) for name in run.baselines]
     accurate = [row if run.has_accuracy else None for row in rows(run, "fp64", at)]
@@ -95,7 +100,8 @@ def board_table(run: Run, at: int = T_STRICT) -> Table:
     lines = (_board_row(*about) for about in zip(rows(run, at=at), accurate, means, left_out, strict=True))
     title = "Board" if at == T_STRICT else f"Board (correct: at t = {at})"
     about = (
-        f"AS, a score for all t together. Of what is correct at t = {at}: G-Mean, the mean speed-up with its 95 % "
+        f"AS, a score for all t together; one near 1 takes little. {POSSIBLE.capitalize()}: of what could be gained "
+        f"over eager, how much was gained. Of what is correct at t = {at}: G-Mean, the mean speed-up with its 95 % "
         "interval, and fast_1, the share that is faster than eager. (fp64): correct is what is as accurate as eager, "
         "judged by the graph in float64."
     )
@@ -110,6 +116,7 @@ def _board_row(row: board.ScoreRow, accurate: board.ScoreRow | None, mean: str, 
     return (
         row.name,
         score(row.scores.as_),
+        _percent(row.possible.share, NONE),
         NONE if accurate is None else score(accurate.scores.as_),
         score(row.scores.as_published),
         mean,
@@ -118,6 +125,34 @@ def _board_row(row: board.ScoreRow, accurate: board.ScoreRow | None, mean: str, 
         _percent(row.fast1, NOT_MEASURED if row.subgraphs else NONE),
         share(row.subgraphs - row.missing, row.subgraphs + left_out),
     )
+
+
+def possible_table(run: Run, at: int = T_STRICT) -> Table:
+    """Return the table of the share of the possible at a t, by class: candidates, then baselines.
+
+    It has no rows if no head-room is known.
+    """
+    arms = [(name, board.tasks_of(run, name)) for name in run.names]
+    arms += [(name, board.baseline_of(run, name)) for name in run.baselines]
+    columns = [possible.with_total([item for group in tasks.values() for item in group], at) for _, tasks in arms]
+    kinds = [kind for kind in (possible.ALL, *CLASSES) if any(kind in column for column in columns)]
+    rows = tuple((kind, *(possible_cell(column.get(kind)) for column in columns)) for kind in kinds)
+    lines = rows if len(kinds) > 1 else ()
+    headers = ("class", *(name for name, _ in arms))
+    return Table(f"Share of the possible ({POSSIBLE})", headers, lines, about=about_possible(at))
+
+
+def about_possible(at: int) -> str:
+    """Return in words what the share of the possible at a t is."""
+    return (
+        "The log of the speed-up over the log of the task's head-room, in %: the median, and of how many subgraphs. "
+        f"What is not correct at t = {at} counts 0. Head-rooms below {possible.LEAST_HEADROOM:g} are left out."
+    )
+
+
+def possible_cell(value: possible.Possible | None) -> str:
+    """Return a share in percent, with the number of subgraphs in brackets."""
+    return NONE if value is None or not value.subgraphs else f"{_percent(value.share, NONE)} ({value.subgraphs})"
 
 
 def share(judged: int, subgraphs: int) -> str:

@@ -10,12 +10,12 @@ from tabulate import tabulate
 
 from pytest_passbench.core.escape import line, middle
 from pytest_passbench.report.report import Report
-from pytest_passbench.report.tables import Table
+from pytest_passbench.report.tables import POSSIBLE, Table
 
 _LIGHT = ("-9", "-8", "-7", "-10", "-6", "5", "4")
 """The t of least weight in AS, in the order in which a narrow terminal leaves them out."""
 
-SPARE = ("subgraphs", "AS published", "task AS", "covered", "fast_1 %")
+SPARE = ("subgraphs", "AS published", "task AS", "covered", "fast_1 %", POSSIBLE)
 """The other columns that a narrow terminal does without; results.md has them all."""
 
 _WORDS = ("outcome", "nearest")
@@ -33,12 +33,13 @@ def columns() -> int:
 
 
 def summary(report: Report, width: int = 100, full: bool = False) -> str:
-    """Return board, ES(t), a line per task, misses and caveats, at most ``width`` (80 or more) columns wide.
+    """Return board, share of the possible, ES(t), a line per task, misses and caveats, ``width`` columns wide.
 
+    They are at most so wide, which is 80 or more.
     If it is ``full``, all that did not match, all failures and a line per subgraph are in it too. A candidate's names
     and messages are in it as plain text: no control character survives.
     """
-    parts = [show(report.board, width), show(report.es, width)]
+    parts = [show(table, width) for table in (report.board, report.possible, report.es) if table.rows]
     for candidate in report.candidates:
         parts += [show(table, width) for table in (candidate.tasks, *candidate.comparisons)]
         if full:

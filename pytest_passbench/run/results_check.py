@@ -59,6 +59,8 @@ def _of_record(record: Record) -> Iterator[str]:
     for phase, seconds in record.durations.items():
         if not 0.0 <= seconds <= MAX_SECONDS:
             yield f"durations.{phase}: {seconds} is not a time"
+    if not _is_amount(record.headroom):
+        yield f"headroom: {record.headroom} is not a ratio"
     if not record.judged and (record.arm.speed is not None or record.arm.correct_from or record.baselines):
         yield "arm.status: harness_fail, though it was judged"
     if any(error < 0 for error in record.eager_error64):

@@ -17,9 +17,11 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.ladder import T_STRICT
 from pytest_passbench.core.settings import METRICS, ScoreSettings
 from pytest_passbench.score.es import Curve, Scores, aggregate, evaluate, geomean, ladder
+from pytest_passbench.score.possible import Possible, possible
 from pytest_passbench.score.subgraph import NOT_JUDGED, Judged, from_record
 
 if TYPE_CHECKING:
+    from pytest_passbench.core.record import Record
     from pytest_passbench.core.run import Run
 
 Tasks = Mapping[str, Sequence[Judged]]
@@ -30,7 +32,7 @@ class ScoreRow:
     """A row of the board. ``correct`` and ``fast1`` are shares in 0 .. 1. None means: not available.
 
     ``correct_subgraphs`` of ``subgraphs`` are correct at the row's t, and ``unmeasured`` of those have no speed.
-    ``missing`` of all subgraphs are not judged.
+    ``missing`` of all subgraphs are not judged. ``possible`` is the share of the possible of all of them.
     """
 
     name: str
@@ -42,6 +44,7 @@ class ScoreRow:
     correct_subgraphs: int
     unmeasured: int
     missing: int
+    possible: Possible
 
 
 def row(name: str, tasks: Tasks, settings: ScoreSettings, t: int = T_STRICT) -> ScoreRow:
@@ -61,6 +64,7 @@ def row(name: str, tasks: Tasks, settings: ScoreSettings, t: int = T_STRICT) -> 
         correct_subgraphs=len(correct),
         unmeasured=sum(subgraph.speedup is None for subgraph in correct),
         missing=sum(subgraph.status == NOT_JUDGED for subgraph in subgraphs),
+        possible=possible(subgraphs, t),
     )
 
 
@@ -118,9 +122,17 @@ def tasks_of(run: Run, candidate: str, criterion: Criterion = "ladder") -> dict[
     for record in run.of(candidate):
         if record.judged:
             tasks.setdefault(record.task, []).append(from_record(record, criterion=criterion))
+    by_task = {record.task: record for record in run.records}
     for task, group in tasks.items():
-        group += [Judged(NOT_JUDGED)] * (run.count(candidate, task) - len(group) - failed[task])
+        group += [_not_judged(by_task.get(task))] * (run.count(candidate, task) - len(group) - failed[task])
     return {task: group for task, group in tasks.items() if group or not failed[task]}
+
+
+def _not_judged(beside: Record | None) -> Judged:
+    """Return a subgraph that was not judged. ``beside`` is another record of its task, if there is one."""
+    if beside is None:
+        return Judged(NOT_JUDGED)
+    return Judged(NOT_JUDGED, headroom=beside.headroom, operators=tuple(beside.operators))
 
 
 def baseline_of(run: Run, name: str, criterion: Criterion = "ladder") -> dict[str, list[Judged]]:

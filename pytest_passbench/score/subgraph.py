@@ -56,7 +56,8 @@ class Judged:
     ``dtypes`` and ``correct_from`` have one entry per output; :mod:`pytest_passbench.core.ladder` has the codes.
     ``speedup`` is eager time / candidate time, or None if nothing ran or the speed was not measured. ``null_from``
     is the smallest t at which a null answer passes, or NEVER. ``interval`` has the ends of the speed-up's 95 %
-    interval, and ``name`` is the subgraph's; no score needs them.
+    interval, and ``name`` is the subgraph's. ``headroom`` is its task's (0: not known), with the task's
+    ``operators``. No score needs these four.
     """
 
     status: str
@@ -66,6 +67,8 @@ class Judged:
     null_from: int = NEVER
     interval: tuple[float, float] | None = field(default=None, compare=False)
     name: str = field(default="", compare=False)
+    headroom: float = field(default=0.0, compare=False)
+    operators: tuple[str, ...] = field(default=(), compare=False)
 
     @cached_property  # a score asks for it at every t
     def first_correct(self) -> int:
@@ -117,6 +120,8 @@ def from_record(record: Record, arm: str = "candidate", criterion: Criterion = "
         null_from=null_from,
         interval=(speed.low, speed.high) if speed is not None else None,
         name=record.subgraph,
+        headroom=record.headroom,
+        operators=tuple(record.operators),
     )
 
 

@@ -63,10 +63,10 @@ def test_the_page_does_not_replace_the_results(stored, show):
 
 def test_another_t_changes_what_is_correct(show):
     text = show("--tolerance=-3")
-    assert row(text, "mine", "Board (correct: at t = -3)")[7] == "100.0"
+    assert row(text, "mine", "Board (correct: at t = -3)")[8] == "100.0"
     assert row(text, "silu-3c4d", "(correct: at t = -3)")[4] == "1/1"
     text = show("--tolerance=-7")
-    assert row(text, "mine", "Board (correct: at t = -7)")[7] == "33.3"
+    assert row(text, "mine", "Board (correct: at t = -7)")[8] == "33.3"
     assert row(text, "gelu-add-1a2b", "(correct: at t = -7)")[4] == "1/2"
     assert "which was judged at t = -5" in text
 

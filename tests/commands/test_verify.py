@@ -286,6 +286,12 @@ def drop(run, *subgraphs: str, measured: bool) -> None:
             item.arm.speed, item.arm.speed_note = None, "not measured (Triton's interpreter)"
 
 
+def test_another_head_room_than_the_tasks_is_found(made, capsys):
+    edit(made, lambda run: setattr(run.records[0], "headroom", 1000.0))
+    assert verify(made) == 1
+    assert "and records have another" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("subgraph", "measured"), [("b", True), ("a", False), ("a", True)])
 def test_subgraphs_left_out_without_a_reason_are_found(made, capsys, subgraph, measured):
     edit(made, lambda run: drop(run, subgraph, measured=measured))

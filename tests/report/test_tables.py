@@ -46,11 +46,33 @@ def lines(text, start):
 
 def test_the_board_has_eager_candidate_and_baseline(run):
     eager, mine, inductor = tables.board_table(run).rows
-    assert eager[:8] == ("eager", *["1.000"] * 4, *["100.0"] * 3)
-    assert (mine[0], mine[5], mine[7], mine[8]) == ("mine", "28.6", "14.3", "6/7")
-    assert mine[4].startswith("1.000 [0.98")
+    assert eager[:9] == ("eager", "1.000", "0.0", *["1.000"] * 3, *["100.0"] * 3)
+    assert (mine[0], mine[2], mine[6], mine[8], mine[9]) == ("mine", "-", "28.6", "14.3", "6/7")
+    assert mine[5].startswith("1.000 [0.98")
     assert inductor[0] == "inductor"
-    assert inductor[5] == "100.0"
+    assert inductor[6] == "100.0"
+
+
+def test_the_share_of_the_possible_is_beside_as_and_by_class(run):
+    """Of a head-room of 4 a speed-up of 2 is the half; a subgraph that is wrong, or was not judged, counts 0."""
+    assert tables.possible_table(run).rows == ()  # no head-room is known
+    for record in run.records:
+        record.headroom = 4.0
+    run.records[0].operators = run.records[1].operators = ["conv2d", "gelu"]
+    run.records[4].headroom = 1.2  # too little to have a share of
+    run.selected["mine"]["poor"] = 3
+    table = tables.possible_table(run)
+    assert table.headers == ("class", "mine", "inductor")
+    assert table.rows == (
+        ("all", "0.0 (6)", "-16.1 (5)"), ("convolution", "0.0 (2)", "-16.1 (2)"),
+        ("elementwise", "0.0 (4)", "-16.1 (3)"),
+    )  # fmt: skip
+    run.records[1].arm = right(2.0)
+    assert tables.possible_table(run).rows[1][1] == "50.0 (2)"
+    assert tables.board_table(run).rows[1][2] == "0.0"
+    text = terminal.summary(report_of(run), 100)
+    assert lines(text, "convolution") == [["convolution", "50.0 (2)", "-16.1 (2)"]]
+    assert "| convolution | 50.0 (2) | -16.1 (2) |" in markdown.render(report_of(run))
 
 
 def with_accuracy(run):
@@ -140,8 +162,8 @@ def test_passes_that_were_not_tuned_are_counted_once(run):
 def test_a_speed_that_was_not_measured_is_said_and_no_number():
     run = run_of(judged("one", "a", right(None, speed_note="Triton's interpreter")), judged("one", "b", right(4.0)))
     _, mine, _ = tables.board_table(run).rows
-    assert (mine[1], mine[3], mine[5], mine[7]) == ("not measured", "not measured", "100.0", "not measured")
-    assert mine[4].startswith("4.000")
+    assert (mine[1], mine[4], mine[6], mine[8]) == ("not measured", "not measured", "100.0", "not measured")
+    assert mine[5].startswith("4.000")
     text = terminal.summary(report_of(run), 100)
     assert "mine (not measured)" in text
     assert "Triton's interpreter" in text
@@ -152,14 +174,14 @@ def test_a_speed_that_was_not_measured_is_said_and_no_number():
 
 def test_where_nothing_was_measured_there_is_no_mean():
     run = run_of(judged("one", "a", right(None)))
-    assert tables.board_table(run).rows[1][4] == "not measured"
+    assert tables.board_table(run).rows[1][5] == "not measured"
     assert tables.task_table(run, "mine").rows[0][1] == "not measured"
     assert board.metric(run, "mine", "gmean") is None
 
 
 def test_markdown_has_the_same_numbers_and_the_failures(run):
     text = markdown.render(report_of(run))
-    assert "| eager | 1.000 | 1.000 | 1.000 | 1.000 | 100.0 | 100.0 | 100.0 | - |" in text
+    assert "| eager | 1.000 | 0.0 | 1.000 | 1.000 | 1.000 | 100.0 | 100.0 | 100.0 | - |" in text
     assert "| good | 1.000 [0.986, 1.014] | 0.800 [0.789, 0.811] | 2/2 | 1/2 |" in text
     assert "torch.matmul in a replacement (p.py:12)" in text
     assert "nearer to float64 than eager is" in text

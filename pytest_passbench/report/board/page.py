@@ -49,7 +49,7 @@ def _board(board: Board, index: int) -> dict[str, Any]:
         "table": table,
         "rows": list(zip(board.rows, table.rows, strict=True)),
         "remarks": texts.remarks(board),
-        "details": [table for table in (texts.gap_table(board), texts.es_table(board)) if table.rows],
+        "details": texts.details(board),
         "files": [str(source.path) for source in board.group.sources],
         "charts": _charts(board, index),
     }

@@ -16,6 +16,7 @@ from pytest_passbench.report.board.conditions import ComparableRuns, RunFile
 from pytest_passbench.score import board, es
 from pytest_passbench.score.as_interval import Contrast, Terms, contrast, eager_terms, score, terms
 from pytest_passbench.score.interval import Interval
+from pytest_passbench.score.possible import ALL, Possible, with_total
 from pytest_passbench.score.subgraph import Judged
 
 Kind = Literal["candidate", "baseline", "eager"]
@@ -61,6 +62,7 @@ class RankedRow:
     subgraphs: int
     missing: int
     es: Mapping[int, float | None]
+    possible: Mapping[str, Possible]  # of each class, and of all
     left_out: int = 0  # subgraphs that are not among the row's, since Triton's interpreter runs smaller ones
     gap: Gap | None = None
     passes: str = ""  # what passes a candidate has, in words
@@ -172,6 +174,7 @@ def _entry(
         subgraphs=row.subgraphs,
         missing=row.missing,
         es=row.scores.es,
+        possible=with_total([item for group in agreeing.values() for item in group]),
         left_out=run.left_out(name) if kind == "candidate" else 0,
         passes=passes,
     )
@@ -184,7 +187,7 @@ def _eager(run: Run, all_terms: Sequence[Terms]) -> _UnrankedRow:
     exact, steps = Interval(1.0, 1.0, 1.0), es.ladder(run.score_settings.interpretation)
     row = RankedRow(
         EAGER, "eager", "", "", "", Interval(1.0, 1.0, 1.0), 1.0, exact, 1.0, 1.0, 1.0,
-        sum(map(len, like.values())), 0, dict.fromkeys(steps, 1.0),
+        sum(map(len, like.values())), 0, dict.fromkeys(steps, 1.0), {ALL: Possible(0.0, 0)},
     )  # fmt: skip
     return _UnrankedRow(row, eager_terms(like), None, 0.0)
 

@@ -10,18 +10,22 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_passbench.core.escape import cell, line
+from pytest_passbench.core.ladder import T_STRICT
 from pytest_passbench.report import markdown, terminal
 from pytest_passbench.report.board.standings import Board, Gap, RankedRow, label, what, when
-from pytest_passbench.report.tables import NONE, NOT_MEASURED, Table
+from pytest_passbench.report.tables import NONE, NOT_MEASURED, POSSIBLE, Table, about_possible, possible_cell
 from pytest_passbench.score import es
+from pytest_passbench.score.classes import CLASSES
 from pytest_passbench.score.es import ladder
 from pytest_passbench.score.interval import Interval
+from pytest_passbench.score.possible import ALL
 
-SPARE = ("subgraphs", "fast_1 %", "AS (fp64)", "correct (fp64) %", "G-Mean")
+SPARE = ("subgraphs", "fast_1 %", "AS (fp64)", "correct (fp64) %", "G-Mean", POSSIBLE)
 """The columns that a narrow terminal does without, in the order in which it leaves them out."""
 
 ABOUT = (
-    "Best AS first, with the 95 % interval that measuring leaves. AS: a score for all t together; eager's is 1. "
+    "Best AS first, with the 95 % interval that measuring leaves. AS: a score for all t together; eager's is 1, "
+    f"and one near 1 takes little. {POSSIBLE.capitalize()}: of what could be gained over eager, how much was gained. "
     "Alike: rows that share a letter do not differ, as far as these runs can tell. Above / this: the AS of the row "
     "above over that of this row, on the subgraphs that both have; all intervals of such ratios together hold with "
     "95 %. Real: yes, if the interval excludes 1; no, if it lies within the noise; else unresolved. G-Mean and "
@@ -36,11 +40,12 @@ def text(boards: Sequence[Board], width: int = 100) -> str:
     """Return the boards for a terminal of ``width`` columns."""
     parts = []
     for index, board in enumerate(boards, 1):
-        tables = (rows_table(board, index), es_table(board))
-        rows, curves = (narrow(table, board) for table in tables)
+        tables = (rows_table(board, index), possible_table(board), es_table(board))
+        rows, shares, curves = (narrow(table, board) if table.rows else table for table in tables)
         rows = replace(rows, title="Best AS first")
         parts.append(line(f"Board {index}: {board.group.about}", 4 * width))
         parts.append(terminal.show(rows, width, SPARE, "-o FILE"))
+        parts += [terminal.show(shares, width, CLASSES[::-1], "-o FILE")] if shares.rows else []
         parts.append(terminal.show(curves, width, elsewhere="-o FILE"))
         parts.append("\n".join(line(note, 4 * width) for note in remarks(board)))
     return "\n\n".join(part for part in parts if part)
@@ -52,7 +57,7 @@ def as_markdown(boards: Sequence[Board]) -> str:
     for index, board in enumerate(boards, 1):
         parts.append(markdown.table(replace(rows_table(board, index), about=f"{board.group.about}.")))
         parts += [f"> {cell(note)}" for note in remarks(board)]
-        parts += [markdown.table(table) for table in (gap_table(board), es_table(board)) if table.rows]
+        parts += [markdown.table(table) for table in details(board)]
         parts.append("Files: " + ", ".join(cell(str(source.path)) for source in board.group.sources))
     return "\n\n".join(parts) + "\n"
 
@@ -121,6 +126,8 @@ def _values(board: Board, index: int, row: RankedRow) -> dict[str, Any]:
         "AS_low": row.as_ and row.as_.low,
         "AS_high": row.as_ and row.as_.high,
         "AS_fp64": row.as_fp64,
+        "possible": row.possible[ALL].share,
+        "possible_subgraphs": row.possible[ALL].subgraphs,
         "gmean": row.gmean and row.gmean.ratio,
         "gmean_low": row.gmean and row.gmean.low,
         "gmean_high": row.gmean and row.gmean.high,
@@ -155,8 +162,8 @@ def _plain(value: Any) -> Any:
 def rows_table(board: Board, index: int) -> Table:
     """Return the table of a board's rows, the ``index``-th board from 1."""
     headers = (
-        "", "AS", "alike", "above / this", "real", "G-Mean", "AS (fp64)", "correct %", "correct (fp64) %", "fast_1 %",
-        "subgraphs", "run", "content",
+        "", "AS", POSSIBLE, "alike", "above / this", "real", "G-Mean", "AS (fp64)", "correct %", "correct (fp64) %",
+        "fast_1 %", "subgraphs", "run", "content",
     )  # fmt: skip
     rows = tuple(_row(row) for row in board.rows)
     return Table(f"Board {index}", headers, rows, brief=("G-Mean", "above / this"), about=ABOUT)
@@ -168,6 +175,21 @@ def es_table(board: Board) -> Table:
     rows = tuple((name(row), when(row), *(_number(row.es[t]) for t in steps)) for row in board.rows)
     about = "The mean speed-up at tolerance t, where a failure counts b, unless t tolerates it."
     return Table("ES(t)", ("t", "run", *map(str, steps)), rows, about=about)
+
+
+def possible_table(board: Board) -> Table:
+    """Return the table of the share of the possible of a board's rows, by class; no rows if none has one."""
+    kinds = [kind for kind in (ALL, *CLASSES) if any(kind in row.possible for row in board.rows)]
+    rows = tuple(
+        (name(row), when(row), *(possible_cell(row.possible.get(kind)) for kind in kinds)) for row in board.rows
+    )
+    lines = rows if len(kinds) > 1 else ()  # a share of all, without a class, is eager's alone
+    return Table(f"Share of the possible ({POSSIBLE})", ("", "run", *kinds), lines, about=about_possible(T_STRICT))
+
+
+def details(board: Board) -> list[Table]:
+    """Return the tables that follow a board's rows, if they have rows."""
+    return [table for table in (possible_table(board), gap_table(board), es_table(board)) if table.rows]
 
 
 def narrow(table: Table, board: Board) -> Table:
@@ -211,6 +233,7 @@ def _row(row: RankedRow) -> tuple[str, ...]:
     return (
         name(row),
         "1.000" if exact else interval(row.as_),
+        _percent(row.possible[ALL].share),
         row.letters or NONE,
         NONE if row.gap is None else interval(row.gap.contrast.ratio),
         NONE if row.gap is None else row.gap.real,

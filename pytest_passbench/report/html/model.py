@@ -27,6 +27,7 @@ class Page:
     run: Run
     verdicts: list[Verdict]
     board: tables.Table
+    possible: tables.Table
     curves: Markup
     forests: dict[str, Markup]
     glyph_axis: Markup
@@ -57,6 +58,7 @@ def model(report: Report) -> Page:
         run=run,
         verdicts=[verdict_on(run, name, [task for task in tasks if task.candidate == name]) for name in run.names],
         board=report.board,
+        possible=report.possible,
         curves=Markup(drawing.in_page(curves)),
         forests={name: forest for name in run.names if (forest := _forest(run, name, tasks)) is not None},
         glyph_axis=Markup(drawing.fixed(charts.glyph_axis(scale), charts.GLYPH_PIXELS)),
