@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 def build(args: argparse.Namespace) -> int:
     """Build or go on, write the shards and the card, and print the counts."""
-    from pytest_passbench.commands.forge import without_logs
+    from pytest_passbench.commands.own_model import without_logs
     from pytest_passbench.core.progress import ProgressLines
     from pytest_passbench.dataset import build as building
     from pytest_passbench.dataset import shards, splits, summary
@@ -168,7 +168,7 @@ def show(args: argparse.Namespace) -> int:
 
 def to_tasks(args: argparse.Namespace) -> int:
     """Write a task file for each operator sequence of the drawn rows. Say which rows the rules refuse, and why."""
-    from pytest_passbench.commands.forge import without_logs
+    from pytest_passbench.commands.own_model import without_logs
     from pytest_passbench.dataset.tasks import tasks_of
     from pytest_passbench.forge.steps import write_step
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import os
-import re
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_passbench.commands.own_model import HUB_HELP, MODEL_HELP, SPECS, add_inputs, case_of, without_logs
 from pytest_passbench.core.checks import count, seconds, whole
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated, line
@@ -21,7 +17,7 @@ from pytest_passbench.core.plurals import counted
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Task
     from pytest_passbench.forge.model_tasks import ModelTasks
-    from pytest_passbench.forge.models import ModelCase, Variant
+    from pytest_passbench.forge.models import ModelCase
 
 STEPS = ("capture", "windows", "select", "curate", "write")
 EXTRA = ("describe",)
@@ -29,10 +25,6 @@ DEFAULT_STEPS = ",".join(STEPS)
 EXAMPLES = """\
 an own model, whose inputs are floats of batch x size x 64 and token ids from 0 to 999:
   passbench forge --model model.py:Block --input="float b n 64" --input="int1000 b n" --size=4,128 --out=mytasks
-a SPEC of --input is [NAME=]DTYPE SIZE...
-  DTYPE: float, bool, int1000 (0 to 999) or int5..99 (5 to 99)
-  SIZE:  b (batch), n (size), n/8, n*2 or a number
-arguments that are dicts or lists: define example_inputs() in the file, and give no --input
 """
 
 
@@ -42,19 +34,16 @@ HELP = "Make tasks from models."
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     # fmt: off
-    parser = subparsers.add_parser("forge", help="make tasks from models", description=HELP, epilog=EXAMPLES,
+    parser = subparsers.add_parser("forge", help="make tasks from models", description=HELP, epilog=EXAMPLES + SPECS,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--model", metavar="FILE.py:NAME", help="a module class, or a function that makes a module")
-    source.add_argument("--hub", metavar="ID|DIR", help="a transformers configuration, by hub id or local folder")
+    source.add_argument("--model", metavar="FILE.py:NAME", help=MODEL_HELP)
+    source.add_argument("--hub", metavar="ID|DIR", help=HUB_HELP)
     source.add_argument("--verify", action="append", metavar="NAME",
                         help="capture this architecture anew: does it give the tasks at --out again? repeatable")
     source.add_argument("--all", action="store_true", help="make the suite from all architectures that are here")
     source.add_argument("--list", action="store_true", help="the architectures that can be captured here")
-    parser.add_argument("--input", action="append", default=[], metavar="SPEC",
-                        help="an input of --model, such as 'float b 3 n n' or 'ids=int1000 b n'; repeatable")
-    parser.add_argument("--size", action="append", default=[], metavar="B,N",
-                        help="batch and size for --input (default: 1,224); repeatable")
+    add_inputs(parser, "--model")
     parser.add_argument("--only", action="append", default=[], metavar="NAME",
                         help="only this library or library/architecture; repeatable")
     parser.add_argument("--steps", default=DEFAULT_STEPS, metavar="LIST",
@@ -92,23 +81,6 @@ def run(args: argparse.Namespace) -> int:
         if not args.all and not args.only and args.steps == DEFAULT_STEPS:
             raise would_do(args)
         return make_suite(args)
-
-
-@contextmanager
-def without_logs() -> Iterator[None]:
-    """Let no library log or warn meanwhile: Dynamo and TorchInductor report graph breaks and much else.
-
-    Logs stay if ``TORCH_LOGS`` is set, since the user then asks for them.
-    """
-    before = logging.root.manager.disable
-    if not os.environ.get("TORCH_LOGS"):
-        logging.disable(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
 
 
 def would_do(args: argparse.Namespace) -> UserError:
@@ -156,15 +128,11 @@ def verify(args: argparse.Namespace) -> int:
 def make_from_model(args: argparse.Namespace) -> int:
     """Make tasks from one model of the user's or of a hub."""
     from pytest_passbench.core.progress import ProgressLines
-    from pytest_passbench.forge import model_tasks, user_model
+    from pytest_passbench.forge import model_tasks
 
     if kind_of(args.out) not in (None, "folder"):
         raise UserError(f"{args.out} is no folder", where="--out", remedy="name a folder, which may be new")
-    if args.model:
-        case = user_model.case_of_file(args.model, args.input, [_size(text) for text in args.size])
-    else:
-        case = user_model.case_of_hub(args.hub)
-    remedy = None if args.hub else user_model.TYPED if args.input else user_model.DEFINED
+    case, remedy = case_of(args)
     progress = ProgressLines("forge")
     try:
         result = model_tasks.make(case, args.tasks or 3, progress, remedy)
@@ -285,14 +253,3 @@ def _steps(text: str) -> list[str]:
         what = f"no step {abbreviated(unknown[0])}" if unknown else "names no step"
         raise UserError(what, where="--steps", remedy=f"steps are: {', '.join(STEPS + EXTRA)}")
     return names
-
-
-def _size(text: str) -> Variant:
-    from pytest_passbench.forge.models import Variant
-
-    batch, _, size = text.partition(",")
-    if not re.fullmatch(r"[1-9][0-9]{0,5},[1-9][0-9]{0,5}", text):
-        raise UserError(
-            f"{abbreviated(text)} is not a size", where="--size", remedy="write batch and size, such as 4,224"
-        )
-    return Variant(int(batch), int(size))

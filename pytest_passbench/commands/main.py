@@ -16,12 +16,14 @@ from pytest_passbench.core.escape import line, printable
 
 COMMANDS = (
     "run",
+    "try",
     "tasks",
     "new",
     "explain",
     "show",
     "compare",
     "board",
+    "profile",
     "merge",
     "verify",
     "doctor",

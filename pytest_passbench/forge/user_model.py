@@ -75,12 +75,12 @@ def case_of_file(spec: str, inputs: Sequence[str], sizes: Sequence[Variant]) -> 
 def _parts(spec: str) -> tuple[Path, str]:
     path, _, name = spec.rpartition(":")
     if not path or not name:
-        remedy = f"write --model={line(name or path)}:NAME, with the name of a class or function of that file"
+        remedy = f"write {line(name or path)}:NAME, with the name of a class or function of that file"
         is_file = spec.endswith(".py")
-        raise UserError("names no class" if is_file else "names no file", where=spec or "--model",
-                        remedy=remedy if is_file else "write --model=FILE.py:ClassName")  # fmt: skip
+        raise UserError("names no class" if is_file else "names no file", where=spec or "the model",
+                        remedy=remedy if is_file else "write FILE.py:NAME")  # fmt: skip
     if kind_of(Path(path)) != "file":
-        raise UserError("no such file", where=path, remedy="write --model=FILE.py:ClassName")
+        raise UserError("no such file", where=path, remedy="write FILE.py:NAME")
     return Path(path), name
 
 

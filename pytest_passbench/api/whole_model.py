@@ -1,0 +1,85 @@
+"""A whole model judged: captured as one graph, its passes matched, and eager, TorchInductor and the passes timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+
+import torch
+
+from pytest_passbench.api.backend import EvaluatorCall, take
+from pytest_passbench.api.local import Local
+from pytest_passbench.api.outcome import Outcome
+from pytest_passbench.core import misses
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import line
+from pytest_passbench.core.plurals import counted
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.forge.eager_times import operator_times
+from pytest_passbench.forge.models import ModelCase
+from pytest_passbench.forge.whole_model import WholeModel, whole_model
+from pytest_passbench.judge.survey import MatchReport, survey
+from pytest_passbench.report.whole_model import INDUCTOR, ModelReport, OperatorCall
+from pytest_passbench.run.ledger import Ledger, check_machine, open_candidates, run_seed
+
+Say = Callable[[str], None]
+
+
+def tried(case: ModelCase, settings: Settings, say: Say, remedy: str | None = None) -> list[ModelReport]:
+    """Judge a model with the one candidate of the settings, at each of its sizes.
+
+    ``say`` is told of each stage. ``remedy`` goes with a model that fails. Raises UserError for a model that is not
+    one graph, and for a candidate without a match.
+    """
+    check_machine(settings)
+    open_candidates(settings.candidates)
+    say(f"capturing {case.name}")
+    model = whole_model(case, remedy)
+    for name in model.left_out:
+        say(f"{name} cannot be in a task: its results are inputs here")
+    return judged(model, settings, say)
+
+
+def judged(model: WholeModel, settings: Settings, say: Say) -> list[ModelReport]:
+    """Judge a model that is captured already, as :func:`tried` does."""
+    task = model.task
+    say(f"matching passes with {counted(len(task.header.ops), 'operator')}")
+    places = matched(task, settings)
+    say("timing eager's operators")
+    torch.set_num_threads(settings.threads)
+    calls = {subgraph.id: _calls(task, subgraph, places[subgraph.id]) for subgraph in task.subgraphs}
+    say("building and measuring eager, TorchInductor and the passes")
+    outcome = _judge(task, replace(settings, baselines=(INDUCTOR,)))
+    return [ModelReport(record, calls[record.subgraph]) for record in outcome.records]
+
+
+def matched(task: Task, settings: Settings) -> dict[str, MatchReport]:
+    """Return what passes match, by subgraph. Raises UserError if a pass has a mistake, or if none matches."""
+    result = survey(settings.candidates[0], settings.policy, task)
+    fault = next((finding for finding in result.findings if finding.severity in ("violation", "error")), None)
+    if fault is not None:
+        place = f"{fault.file}:{fault.line}" if fault.line else fault.file
+        raise UserError(line(fault.message, 500), where=place or settings.candidates[0])
+    if not any(report.places for report in result.matched):
+        reports = [item for report in result.matched for item in report.passes]
+        why = line(misses.message(reports), 300) if reports else "it has no passes for all tasks"
+        remedy = "`passbench forge` makes tasks of the model, and `passbench new` a pass for one of them"
+        raise UserError(f"no pass matches {task.id}: {why}", where=settings.candidates[0], remedy=remedy)
+    return {report.subgraph: report for report in result.matched}
+
+
+def _calls(task: Task, subgraph: Subgraph, report: MatchReport) -> tuple[OperatorCall, ...]:
+    replaced = {variable for _name, variables in report.places for variable in variables}
+    times = operator_times(task, subgraph).items()
+    return tuple(OperatorCall(operator, seconds, name in replaced) for name, (operator, seconds) in times)
+
+
+def _judge(task: Task, settings: Settings) -> Outcome:
+    candidates = open_candidates(settings.candidates)
+    call = EvaluatorCall(run_seed(settings.seed), [task], candidates)
+    ledger = Ledger(settings, candidates, call.seed, tasks=[task.id])
+    with closing(Local(settings, thorough=True)) as backend:
+        take(backend, call, ledger)
+    return Outcome.from_run(ledger.run())

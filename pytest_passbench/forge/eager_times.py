@@ -1,0 +1,61 @@
+"""Eager's time by operator: a graph is run call by call, and each call is timed.
+
+It says where a model's time goes. It is no careful measurement.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from torch import fx
+
+from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.suite import batching
+from pytest_passbench.suite.build import build_graph
+from pytest_passbench.suite.instantiate import example_inputs
+from pytest_passbench.suite.opnames import op_name
+
+SECONDS, LEAST_RUNS, MOST_RUNS = 3.0, 3, 50
+"""The time to spend on runs of the graph, and the bounds of their number."""
+
+
+def operator_times(task: Task, subgraph: Subgraph) -> dict[str, tuple[str, float]]:
+    """Return for each variable of a graph's text its operator, and the least seconds that the call took."""
+    module = build_graph(task.graphs[subgraph.graph], str(task.path))
+    inputs = list(example_inputs(subgraph))
+    least: dict[str, float] = {}
+    runs, end = 0, time.perf_counter() + SECONDS
+    while runs < LEAST_RUNS or (time.perf_counter() < end and runs < MOST_RUNS):
+        timer = _CallTimer(module)
+        with torch.no_grad(), batching.closing():
+            timer.run(*(value.clone() for value in inputs))
+        for name, seconds in timer.seconds.items():
+            least[name] = min(seconds, least.get(name, seconds))
+        runs += 1
+    return {node.name: (op_name(node), least[node.name]) for node in module.graph.nodes if node.name in least}
+
+
+class _CallTimer(fx.Interpreter):
+    """An interpreter that notes the seconds of each call, without its own work around it."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module, garbage_collect_values=True)
+        self.seconds: dict[str, float] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        self._name = n.name
+        return super().run_node(n)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        start = time.perf_counter()
+        value = super().call_function(target, args, kwargs)
+        self.seconds[self._name] = time.perf_counter() - start
+        return value
+
+    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
+        start = time.perf_counter()
+        value = super().call_method(target, args, kwargs)
+        self.seconds[self._name] = time.perf_counter() - start
+        return value

@@ -1,0 +1,129 @@
+"""A whole model as a task: a subgraph for each size, with the model's weights as inputs."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import fx
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import line
+from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.forge.capture import Captured, ValueStats, capture, dtype_name
+from pytest_passbench.forge.clean import clean, lift
+from pytest_passbench.forge.decompose import readable
+from pytest_passbench.forge.input_records import record, widen
+from pytest_passbench.forge.models import ModelCase
+from pytest_passbench.forge.user_model import fault_of
+from pytest_passbench.suite.build import check_graphs
+from pytest_passbench.suite.limits import limited_memory
+from pytest_passbench.suite.opnames import is_random, op_name, operator_sequence
+from pytest_passbench.suite.printing import to_source
+
+PARTS = "mend the breaks, or judge passes on the model's parts: `passbench forge` makes tasks of them"
+
+
+@dataclass(frozen=True)
+class WholeModel:
+    """A model's task. ``left_out`` names the operators that no task can have, whose results are inputs instead."""
+
+    task: Task
+    left_out: tuple[str, ...]
+
+
+def whole_model(case: ModelCase, remedy: str | None = None) -> WholeModel:
+    """Return a model as a task, with a subgraph for each of its sizes.
+
+    Inputs and weights have the statistics of one forward pass, and a spread where they had none. Raises UserError,
+    with ``remedy``, for a model that fails, and for one that ``torch.compile`` captures in several graphs or none.
+    """
+    torch._dynamo.utils.counters.clear()
+    with limited_memory():
+        try:
+            model = case.build()
+            captures = [_only(case, capture(model, case.inputs(model, size))) for size in case.variants]
+        except UserError:
+            raise
+        except Exception as error:  # the model's own
+            raise fault_of(case, error, remedy) from error
+    left_out = dict.fromkeys(name for captured in captures for name in _cleaned(captured))
+    drawn = next((node for captured in captures for node in captured.module.graph.nodes if is_random(node)), None)
+    if drawn is not None:
+        what = f"it draws random numbers ({op_name(drawn)}), so no two answers agree"
+        raise UserError(what, where=case.name, remedy="give the random values to forward as an argument")
+    return WholeModel(_task(case, captures), tuple(left_out))
+
+
+def _only(case: ModelCase, captures: list[Captured]) -> Captured:
+    """Return the one graph of a model. Raises UserError if there are more or less, or if a part is outside of it."""
+    breaks = torch._dynamo.utils.counters["graph_break"]
+    if not any(node.op.startswith("call_") for captured in captures for node in captured.module.graph.nodes):
+        remedy = "name a module that computes with tensors, and without torch.compiler.disable"
+        raise UserError("torch.compile captures no operator of it", where=case.name, remedy=remedy)
+    if len(captures) == 1 and not breaks:
+        return captures[0]
+    why = line(next(iter(breaks), "").partition("\n")[0], 200)
+    parts = "does not capture all of it" if len(captures) == 1 else f"breaks it into {len(captures)} graphs"
+    raise UserError(
+        f"torch.compile {parts}: {why}" if why else f"torch.compile {parts}", where=case.name, remedy=PARTS
+    )
+
+
+def _cleaned(captured: Captured) -> list[str]:
+    """Clean a graph in place. Return the names of the operators whose results became inputs."""
+    clean(captured.module)
+    before = {node.name: op_name(node) for node in captured.module.graph.nodes if node.op.startswith("call_")}
+    lift(captured)
+    clean(captured.module)
+    for node in captured.module.graph.find_nodes(op="placeholder"):
+        if not node.users:
+            captured.module.graph.erase_node(node)
+    lifted = [node.name.removesuffix("_value") for node in captured.module.graph.find_nodes(op="placeholder")]
+    return [before[name] for name in lifted if name in before]
+
+
+def _task(case: ModelCase, captures: list[Captured]) -> Task:
+    sources = [to_source(captured.module) for captured in captures]
+    graphs = {source: f"g{number}" for number, source in enumerate(dict.fromkeys(sources))}
+    subgraphs = tuple(
+        _subgraph(case, number, captured, graphs[source])
+        for number, (captured, source) in enumerate(zip(captures, sources, strict=True))
+    )
+    header = TaskHeader(
+        id=re.sub(r"[^\w.+-]", "-", case.name),
+        ops=operator_sequence(captures[0].module),
+        sources=(case.name,),
+        tags=(),
+        subgraphs=len(subgraphs),
+        modality=case.modality,
+    )
+    task = Task(header, Path(case.name), {key: source for source, key in graphs.items()}, subgraphs)
+    check_graphs(task)
+    return task
+
+
+def _subgraph(case: ModelCase, number: int, captured: Captured, graph: str) -> Subgraph:
+    nodes = captured.module.graph.find_nodes(op="placeholder")
+    inputs = tuple(_spec(f"in_{place}", node, captured) for place, node in enumerate(nodes))
+    sizes: dict[str, int] = {}
+    for spec in inputs:
+        sizes[spec.dtype] = sizes.get(spec.dtype, 0) + math.prod(spec.shape)
+    floats = {dtype: size for dtype, size in sizes.items() if "float" in dtype} or sizes
+    dtype = max(floats, key=floats.__getitem__, default="float32")
+    return Subgraph(case.variants[number].label, graph, dtype, inputs, case.note)
+
+
+def _spec(name: str, node: fx.Node, captured: Captured) -> TensorSpec:
+    """Return an input as the judge draws it. A single number, such as an epsilon, stays what it is."""
+    stats = captured.values.get(node.name)
+    if stats is None:
+        value = node.meta["example_value"]
+        stats = ValueStats(tuple(value.shape), dtype_name(value))
+    spec = record(name, stats, stats.dtype, readable(node.name, node.op))
+    if math.prod(stats.shape) == 1 and stats.mean is not None and math.isfinite(stats.mean):
+        return replace(spec, mean=None, std=None, min=None, max=None, data=(stats.mean,))
+    return widen(spec)

@@ -1,0 +1,107 @@
+"""``passbench profile``: how TorchInductor fares beside eager, from a stored run."""
+
+from __future__ import annotations
+
+import json
+import re
+from math import exp, log
+
+import pytest
+
+from pytest_passbench.commands.main import main
+from pytest_passbench.core.record import ArmResult
+from pytest_passbench.run import results_file
+from support.made_records import record_of, right, run_of, speed_of
+
+
+def compiled(ratio, eager_us, level=-11, width=0.02):
+    """Return the result of a baseline on a subgraph that takes eager so long."""
+    speed = speed_of(ratio, width, eager_us=eager_us, other_us=eager_us / ratio)
+    return ArmResult(correct_from=[level], speed=speed)
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """A run of five subgraphs with a baseline, one of which did not compile, judged for two candidates."""
+    baselines = [
+        ("gelu-add-1a2b", "a", "float32", ["gelu", "add"], compiled(0.5, 30.0)),
+        ("gelu-add-1a2b", "b", "bfloat16", ["gelu", "add"], compiled(0.8, 40.0, -3)),
+        ("conv-relu-3c4d", "c", "float32", ["conv2d", "relu"], compiled(1.0, 800.0)),
+        ("sum-5e6f", "d", "float32", ["mul", "sum"], compiled(4.0, 9_000.0)),
+        ("view-7a8b", "e", "float32", ["view", "permute"], ArmResult("compile_fail", message="no such luck")),
+    ]
+    records = [
+        record_of(task, name, right(), candidate, dtype=dtype, operators=ops, baselines={"inductor": arm})
+        for candidate in ("mine", "other")
+        for task, name, dtype, ops, arm in baselines
+    ]
+    results_file.write(tmp_path, run_of(*records))
+    return tmp_path
+
+
+def rows(text, title):
+    """Return the rows of the table of this title, by their first cell."""
+    lines = text.partition(f"{title}\n")[2].splitlines()[2:]
+    cells = [re.split(r"  +", line) for line in lines[: lines.index("") if "" in lines else None]]
+    return {first: rest for first, *rest in cells}
+
+
+def test_subgraphs_are_divided_by_time_dtype_and_class(stored, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    assert main(["profile", str(stored)]) == 0
+    text = capsys.readouterr().out
+    assert rows(text, "inductor against eager (shares in %)")["inductor"][:5] == ["4", "50", "25", "25", "0"]
+    by_time = rows(text, "By eager's time")
+    assert list(by_time) == ["0.02 to 0.05 ms", "0.5 to 1 ms", "5 ms and more"]
+    assert by_time["0.02 to 0.05 ms"][:5] == ["2", "100", "0", "0", "0"]
+    assert by_time["0.02 to 0.05 ms"][5].startswith(f"{exp(log(0.5 * 0.8) / 2):.3f} [")
+    assert by_time["0.02 to 0.05 ms"][6:] == ["50", "100"]
+    assert by_time["5 ms and more"][:4] == ["1", "0", "0", "100"]
+    assert {name: cells[0] for name, cells in rows(text, "By dtype").items()} == {"float32": "3", "bfloat16": "1"}
+    classes = {name: cells[0] for name, cells in rows(text, "By class of operators").items()}
+    assert classes == {"elementwise": "2", "convolution": "1", "reduction": "1"}
+    assert "1 subgraph gave no speed and are in no row." in text
+
+
+def test_a_narrow_terminal_leaves_intervals_out(stored, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["profile", str(stored)]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines()[:-2])) <= 80
+    assert rows(text, "By eager's time")["5 ms and more"][5] == "4.000"
+
+
+def test_json_has_every_subgraph_once(stored, capsys):
+    assert main(["profile", str(stored), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [item["subgraph"] for item in data["subgraphs"]] == ["a", "b", "c", "d"]
+    assert (data["compiler"], data["failed"], data["all"]["slower"]) == ("inductor", 1, 0.5)
+    assert data["subgraphs"][1]["agrees"] is False
+    assert data["groups"]["class of operators"]["reduction"]["speed_up"][0] == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(("suffix", "head"), [("svg", b"<svg "), ("pdf", b"%PDF-")])
+def test_the_picture_has_a_mark_for_each_subgraph(stored, tmp_path, capsys, suffix, head):
+    picture = tmp_path / f"inductor.{suffix}"
+    assert main(["profile", str(stored), f"--picture={picture}"]) == 0
+    assert "By dtype" in capsys.readouterr().out
+    content = picture.read_bytes()
+    assert content.startswith(head)
+    if suffix == "svg":
+        text = content.decode()
+        assert text.count("<polygon ") + text.count("<circle ") == 4 + 3  # with those of the legend
+        assert "speed-up of inductor over eager" in text
+        assert "mean of a group by eager" in text
+
+
+def test_what_cannot_be_profiled_gets_one_message(stored, tmp_path, capsys):
+    plain = tmp_path / "plain"
+    results_file.write(plain, run_of(record_of("gelu-add-1a2b", "a")))
+    for words, message in [
+        ([str(plain)], "has no speed of the baseline inductor (judge with --passbench-baseline=inductor)"),
+        ([str(tmp_path / "gone.json")], "gone.json: no such file"),
+        ([str(stored), "--picture=x.png"], "x.png: is no picture's name (end it in .svg or .pdf)"),
+        ([str(stored), f"--picture={tmp_path}/no/x.svg"], "cannot be written: No such file or directory"),
+    ]:
+        assert main(["profile", *words]) == 1
+        assert message in capsys.readouterr().err
