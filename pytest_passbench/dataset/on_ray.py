@@ -26,7 +26,7 @@ POLL_SECONDS = 1.0
 
 
 @dataclass
-class _Task:
+class _RemoteCapture:
     """An architecture that a process of the cluster works on."""
 
     architecture: Architecture
@@ -58,7 +58,7 @@ class RayJobs:
                 raise UserError(f"no Ray cluster answers: {line(str(error))}", where=f"--ray={address}",
                                 remedy="start one with `ray start --head`, or leave it out") from None  # fmt: skip
         self._extract = ray.remote(num_cpus=1, max_retries=0, max_calls=1)(_extracted)
-        self._running: dict[Any, _Task] = {}
+        self._running: dict[Any, _RemoteCapture] = {}
         self.failed: list[str] = []
         self._done = 0
 
@@ -75,7 +75,7 @@ class RayJobs:
                     pair = next(jobs, None) if time.monotonic() - begin < budget else None
                     exhausted = pair is None
                     if pair is not None and pair[1].open:
-                        self._begin(_Task(*pair, 0.0), state)
+                        self._begin(_RemoteCapture(*pair, 0.0), state)
                 self._collect(state)
         finally:
             for future in self._running:
@@ -87,7 +87,7 @@ class RayJobs:
     def _cores(self) -> int:
         return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
-    def _begin(self, task: _Task, state: Callable[[], tuple[set[str], RunRanges]]) -> None:
+    def _begin(self, task: _RemoteCapture, state: Callable[[], tuple[set[str], RunRanges]]) -> None:
         task.deadline = time.monotonic() + self._timeout
         self._running[self._extract.remote(task.architecture, *state())] = task
 
@@ -115,14 +115,14 @@ class RayJobs:
                 del self._running[future]
                 self._fail(task, f"took longer than {self._timeout} s")
 
-    def _write(self, task: _Task, text: str) -> None:
+    def _write(self, task: _RemoteCapture, text: str) -> None:
         half = task.job.target.with_suffix(".part")
         half.write_text(text, encoding="utf-8")
         half.replace(task.job.target)
         self._done += 1
         self._progress.update(f"[{self._done}] {task.job.name}{self._ended(task.job)}")
 
-    def _fail(self, task: _Task, reason: str) -> None:
+    def _fail(self, task: _RemoteCapture, reason: str) -> None:
         task.job.failure.write_text(f"{reason}\n", encoding="utf-8")
         self._done += 1
         self.failed.append(task.job.name)

@@ -60,7 +60,9 @@ def _word(entry: Entry, records: dict[str, list[Any]]) -> str:
     passes = outcome(record, entry.criterion) == "passes"
     if entry.expect in ("passes", "refused"):
         right = passes or entry.expect == "refused"
-        return f"ACCUSED: {accused}" if accused is not None else "passes" if right else f"NOT PASSED: {record.arm.status}"
+        if accused is not None:
+            return f"ACCUSED: {accused}"
+        return "passes" if right else f"NOT PASSED: {record.arm.status}"
     if not passes:
         return record.arm.status
     twin = records[entry.twin][-1]
