@@ -27,6 +27,12 @@ BINARIES = Path(sys.executable).parent
 PARTS = ("candidate:", "suite:", "seed commitment:", "Board", "Tasks:", "task ", "Noise:", "results:", "seed:")
 INSTALLING = ("python3 -m venv", ".venv/bin/pip ", "pip install")  # .ci/run does this
 
+#: The actions of the commands that have some.
+ACTIONS = {
+    "tasks": ("list", "show", "validate", "check"),
+    "dataset": ("build", "stats", "check", "sample", "show", "to-tasks"),
+}
+
 site = SimpleNamespace(**runpy.run_path(str(ROOT / "docs/site.py")))
 Shell = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -177,20 +183,21 @@ def test_options_and_commands_exist(shell):
     spans = [span for page in PAGES for span in re.findall(r"`([^`\n]+)`", prose(page))]
     spans += [line for page in PAGES for block in blocks(page) for line in block.text.splitlines()]
     of_passbench = [span for span in spans if span.startswith("passbench ") and "passbench: " not in span]
-    names = sorted({name for span in of_passbench if (name := span.split()[1]).islower()} - {"tasks"})
+    names = sorted({name for span in of_passbench if (name := span.split()[1]).islower()} - set(ACTIONS))
     script = "".join(f"echo '<<< {name} >>>'; {command} --help\n" for name, command in _commands(names).items())
     helps = dict(re.findall(r"<<< (.+?) >>>\n(.*?)(?=<<<|\Z)", shell(script).stdout, re.S))
     for span in of_passbench:
         name = span.split()[1]
-        assert name == "tasks" or not (_options(span) - _options(helps[name])), span
+        action = f"{name} {(span.split() + [''])[2]}" if name in ACTIONS else name
+        assert not (_options(span) - _options(helps.get(action, ""))), span
     everywhere = set().union(*map(_options, helps.values()))
     alone = set().union(*(_options(span) for span in spans if span.startswith(("--", "pytest "))))
     assert alone <= everywhere
 
 
 def _commands(names: list[str]) -> dict[str, str]:
-    tasks = {f"tasks {name}": f"passbench tasks {name}" for name in ("list", "show", "validate", "check")}
-    return {"pytest": "pytest", **tasks, **{name: f"passbench {name}" for name in names}}
+    actions = [f"{command} {action}" for command, named in ACTIONS.items() for action in named]
+    return {"pytest": "pytest", **{name: f"passbench {name}" for name in actions}, **{name: f"passbench {name}" for name in names}}
 
 
 def _options(text: str) -> set[str]:

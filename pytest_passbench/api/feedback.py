@@ -122,7 +122,7 @@ def _failure(group: Sequence[Record]) -> str:
 
 
 def _finding(finding: Finding) -> str:
-    place = f"{finding.file}:{finding.line}: " if finding.file else ""
+    place = f"{finding.place}: " if finding.place else ""
     return line(f"{place}{finding.message} [rule {finding.rule}]", 400)
 
 
@@ -213,4 +213,8 @@ def _capped(text: str, limit: int) -> str:
     safe = printable(text, LINES)
     if len(safe) <= limit:
         return safe
-    return f"{safe[: limit * 2 // 3]}{CUT}\n{safe[-limit // 3 :]}"
+    # At the ends of lines, or of words in a long line.
+    head, tail = safe[: limit * 2 // 3], safe[-limit // 3 :]
+    head = head.rpartition("\n")[0] or head.rpartition(" ")[0] or head
+    tail = tail.partition("\n")[2] or tail.partition(" ")[2] or tail
+    return f"{head}{CUT}\n{tail}"

@@ -46,8 +46,7 @@ def render(task: Task | None, survey: Survey) -> Iterator[str]:
 
 def finding_line(finding: Finding) -> str:
     """Return a finding with its place, severity and rule."""
-    suffix = f":{finding.line}" if finding.line else ""
-    place = f"{finding.file}{suffix}: " if finding.file else ""
+    place = f"{finding.place}: " if finding.place else ""
     return f"{place}{finding.severity} [{finding.rule}] {finding.message}"
 
 

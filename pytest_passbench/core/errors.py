@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from pytest_passbench.core.paths import PACKAGE
+
 MAX_CHARACTERS = 12_000
 MAX_CAUSES = 20
 
@@ -39,14 +41,28 @@ def _short(text: str) -> str:
 def explain(error: BaseException, is_user_file: Callable[[str], bool]) -> str:
     """Return the exception, the author's own places where it passed, the deepest first, and the whole traceback.
 
-    ``own`` says of a file's name whether it is the author's. The text is cut off at :data:`MAX_CHARACTERS`.
+    ``is_user_file`` says of a file's name whether it is the author's. If it passed such a file, the traceback is
+    without this package. The text is cut off at a line's end, at :data:`MAX_CHARACTERS`.
     """
     text = "".join(traceback.format_exception_only(error)).strip()
     stacks = [traceback.extract_tb(link.__traceback__) for link in reversed(_chain(error))]
     passed = [frame for stack in stacks for frame in reversed(stack)]
     places = [f"{at.filename}:{at.lineno} in {at.name}: {at.line}" for at in passed if is_user_file(at.filename)]
-    whole = "".join(traceback.format_exception(error))
-    return "\n".join([text, *places, "", whole])[:MAX_CHARACTERS]
+    whole = traceback.TracebackException.from_exception(error)
+    if places:
+        _leave_out_package(whole)
+    message = "\n".join([text, *places, "", "".join(whole.format())])
+    begin = message[:MAX_CHARACTERS]
+    return message if len(message) <= MAX_CHARACTERS else begin.rpartition("\n")[0] or begin
+
+
+def _leave_out_package(error: traceback.TracebackException) -> None:
+    """Leave this package's frames out of a traceback, and out of those that it follows from."""
+    link: traceback.TracebackException | None = error
+    while link is not None:
+        frames = [frame for frame in link.stack if not Path(frame.filename).is_relative_to(PACKAGE)]
+        link.stack = traceback.StackSummary.from_list(frames)
+        link = link.__cause__ or link.__context__
 
 
 def _chain(error: BaseException) -> list[BaseException]:

@@ -87,8 +87,8 @@ OPTIONS = (
            "docs/comparing.md)", "DIR"),
     Option("compare", Path, "results file of an earlier run: a case fails that lost correctness or speed-up, if a "
            "confirming measurement agrees", "FILE"),
-    Option("max-regression", allowed_loss, "how much of a speed-up may be lost since the run of --passbench-compare, "
-           "as 3%% or 0.03 (default: 3%%); 3%%,strict also fails what is open", "SHARE"),
+    Option("max-regression", allowed_loss, "how much slower a subgraph may be than in the earlier run, or the "
+           "reference, as 3%% or 0.03 (default: 3%%); 3%%,strict also fails what is open", "SHARE"),
     Option("threads", count, "threads of every arm (default: 1)", "N", ini_only=True),
     Option("timeout", seconds, "seconds that a candidate may take for a subgraph, from reading its passes "
            "to the audit (default: 120)", "SECONDS", ini_only=True),

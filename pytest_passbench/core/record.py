@@ -89,6 +89,11 @@ class Finding(Data, partial=True):
     file: str = ""
     line: int = 0
 
+    @property
+    def place(self) -> str:
+        """The file and the line, as far as they are known: "" for neither."""
+        return f"{self.file}:{self.line}" if self.file and self.line else self.file
+
 
 @dataclass(slots=True)
 class ArmResult(Data, partial=True):

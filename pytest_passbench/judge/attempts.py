@@ -13,7 +13,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import HARNESS_FAIL, ArmResult, Record
 from pytest_passbench.judge.arms.arm import Arm
-from pytest_passbench.judge.arms.failures import FAULTS, ArmFailure, fault_line, raise_if_fault
+from pytest_passbench.judge.arms.failures import (
+    FAULTS,
+    ArmFailure,
+    HarnessFault,
+    fault_line,
+    is_fault,
+    is_loss,
+    raise_if_fault,
+)
 from pytest_passbench.judge.arms.forks import ArmFailed
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.template import Template
@@ -95,21 +103,28 @@ class Attempts:
 
         A fault is the harness's only if it also comes with eager in the candidate's place. A candidate that could
         bring it about must gain nothing by it, so one that comes with the candidate alone is the candidate's crash.
+        The loss of a process of the judge's own, which no candidate can bring about, needs no such witness.
         Each attempt has new processes.
         """
         fault_text = self._witness(case) if self._broken else ""
         self._broken = bool(fault_text)
         if fault_text:
             return _without_result(case, HARNESS_FAIL, fault_text), None
+        lost = ""
         for last in (False, True):
             try:
                 return self._read_alone(case, judging, last)
             except FAULTS as fault:
                 fault_text = fault_line(fault)
+                if is_loss(fault):
+                    lost = fault_text
+                    continue
             without = self._witness(case)
             if without:
                 self._broken = True
                 return _without_result(case, HARNESS_FAIL, without), None
+        if lost:
+            return _without_result(case, HARNESS_FAIL, lost), None
         message = f"beside the candidate, twice, and not with eager in its place: {fault_text}"
         return _without_result(case, "crash", message), None
 
@@ -148,6 +163,8 @@ def _attempt(case: Case, judging: Judging, last: bool) -> tuple[Record, Trial | 
     try:
         return judging(last)
     except ArmFailure as failure:  # its reader went while its arms started
+        if is_fault(failure):
+            raise HarnessFault(fault_line(failure)) from failure
         return _without_result(case, failure.status, printable(failure.message, LINES), failure.phase), None
 
 

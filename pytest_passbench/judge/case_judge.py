@@ -8,6 +8,7 @@ it were merged with the attempts, it would decide itself whose fault its faults 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.escape import LINES, printable
@@ -23,7 +24,7 @@ from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.inputs import default as default_generator
 from pytest_passbench.judge.measure.allowance import REMEASURED, REMEASURED_TO_REFERENCE, Allowance, Budget
 from pytest_passbench.judge.measure.floor import Noise
-from pytest_passbench.judge.reading.planning import Planner
+from pytest_passbench.judge.reading.planning import OUT, Planner
 from pytest_passbench.judge.reading.reader import READING
 from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.judge.results import Baselines, keep_earlier, put
@@ -65,11 +66,14 @@ class CaseJudge:
     def __init__(self, equipment: Equipment) -> None:
         self._equipment, self._settings = equipment, equipment.settings
         self.budget, self.noise, self.baselines = Budget(self._settings.budget), Noise(), Baselines()
+        #: By candidate, pass directory and task: passes that took too long together, with the first subgraph.
+        self._out: dict[tuple[str, Path, str], dict[frozenset[str], str]] = {}
 
     def begin(self, usual: Allowance) -> None:
         """Begin a new run, in which a subgraph has the ``usual`` allowance unless there is a budget."""
         self.budget = self.budget.renewed(usual)
         self.baselines.of_others()
+        self._out.clear()
 
     def first(self, case: Case, last: bool) -> tuple[Record, Trial | None]:
         """Judge a case for the first time. Return its record, and its trial if there was something to judge.
@@ -146,6 +150,10 @@ class CaseJudge:
             self._complete_reference(record)
             if trial.measured is not None:
                 self.noise.add(trial.measured, case.subgraph.elements)
+        if record.arm.status == "timeout" and record.arm.phase != OUT:
+            planner = trial.planners[CANDIDATE]
+            if group := planner.late or frozenset(planner.asked):
+                self._out.setdefault(_place(case), {})[group] = case.subgraph.id
         if record.arm.status == "integrity":
             culprits = set(trial.writer.culprits) or layers.culprits(record)
             equipment.readings.caught(case.candidate, case.passes, culprits)
@@ -187,7 +195,10 @@ class CaseJudge:
 
     def planners(self, case: Case) -> dict[str, Planner]:
         """Return the planner of each arm that has passes. Raises ArmFailure. Some benchmarks give eager one."""
-        return {CANDIDATE: self._equipment.readings.planner(case.candidate, case.passes)}
+        planner = self._equipment.readings.planner(case.candidate, case.passes)
+        out = self._out.get(_place(case), {})
+        planner.begin({group: first for group, first in out.items() if first != case.subgraph.id})
+        return {CANDIDATE: planner}
 
     def orders(self, case: Case, arms: dict[str, Arm], passes: tuple[dict[str, Any], ...]) -> dict[str, Order]:
         """Return the program of each arm. The benchmarks exchange some: eager for the candidate, for example."""
@@ -246,6 +257,10 @@ def _read(
         if is_fault(failure) and not last:
             raise HarnessFault(fault_line(failure)) from failure
         return ArmResult(failure.status, failure.phase, printable(failure.message, LINES))
+
+
+def _place(case: Case) -> tuple[str, Path, str]:
+    return case.candidate.content_hash, case.passes.path, case.task.id
 
 
 def _is_without_answer(arm: ArmResult) -> bool:

@@ -101,16 +101,16 @@ def settings(config: pytest.Config, *, paths: bool) -> Settings:
     trusted = flag(config, "passbench_trusted")
     if trusted and values["fail_under"]:
         raise pytest.UsageError("--passbench-fail-under needs scores, and --passbench-trusted makes none")
-    _check_compare(config, trusted, compares)
+    _check_compare(config, trusted, compares, values["against"] is not None)
     return Settings(**values, trusted=trusted, only_matching=flag(config, "passbench_only_matching"))
 
 
-def _check_compare(config: pytest.Config, trusted: bool, compares: bool) -> None:
+def _check_compare(config: pytest.Config, trusted: bool, compares: bool, has_reference: bool) -> None:
     if trusted and compares:
         raise pytest.UsageError("--passbench-compare needs speeds, and --passbench-trusted measures none")
-    if config.option.passbench_max_regression is not None and not compares:
-        remedy = "add --passbench-compare=FILE"
-        raise pytest.UsageError(f"--passbench-max-regression needs a run to compare with: {remedy}")
+    if config.option.passbench_max_regression is not None and not compares and not has_reference:
+        remedy = "add --passbench-compare=FILE, or --passbench-against=DIR"
+        raise pytest.UsageError(f"--passbench-max-regression needs something to compare with: {remedy}")
 
 
 def _value(config: pytest.Config, option: Option, namespace: argparse.Namespace) -> Any:

@@ -169,6 +169,7 @@ def conclude(state: State, session: pytest.Session) -> None:
     state.verdicts = [
         *gates.check(run, state.settings.fail_under),
         *gates.check_changes(run),
+        *gates.check_against(run),
         *_write(state, state.report),
     ]
     if session.exitstatus == pytest.ExitCode.OK:

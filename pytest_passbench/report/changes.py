@@ -89,8 +89,13 @@ def regressions(run: Run, candidate: str) -> list[Record]:
 
     There are none if the run was compared with nothing.
     """
-    limit, strict = limit_of(run), bool(run.settings.get("compare_strict", Settings.compare_strict))
+    limit, strict = limit_of(run), is_strict(run)
     return [record for record in run.of(candidate) if run.compared and regressed(record, limit, strict)]
+
+
+def is_strict(run: Run) -> bool:
+    """Return True if what is open fails as well."""
+    return bool(run.settings.get("compare_strict", Settings.compare_strict))
 
 
 def limit_of(run: Run) -> float:

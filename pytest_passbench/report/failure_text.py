@@ -156,7 +156,7 @@ def _rows(record: Record) -> Iterator[tuple[str, str]]:
             if text not in arm.message:
                 yield "miss", text
     for finding in record.findings:
-        place = f"{finding.file}:{finding.line}: " if finding.file else ""
+        place = f"{finding.place}: " if finding.place else ""
         yield finding.severity, f"{place}{finding.message} [{finding.layer}: {finding.rule}]"
 
 

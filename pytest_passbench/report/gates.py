@@ -34,6 +34,27 @@ def check_changes(run: Run) -> list[GateResult]:
     return [_check_changes(run, name) for name in run.names] if run.compared else []
 
 
+def check_against(run: Run) -> list[GateResult]:
+    """Return the gate of every candidate of a run that has a reference (``--passbench-against``).
+
+    It is not passed if a subgraph is slower than with the reference by more than ``--passbench-max-regression``, with
+    its whole interval; under ``strict``, with a part of it. Nor is it if no subgraph has a ratio.
+    """
+    return [_check_against(run, name) for name in run.names] if run.against else []
+
+
+def _check_against(run: Run, candidate: str) -> GateResult:
+    limit = changes.limit_of(run)
+    ratios = [record.head_to_head for record in run.of(candidate) if record.head_to_head is not None]
+    whose = f"{one_line(candidate)} against {one_line(str(run.against.get('name', 'the reference')))}"
+    if not ratios:
+        return GateResult(False, f"against failed: {whose}: no subgraph has a ratio")
+    ends = [ratio.low if changes.is_strict(run) else ratio.high for ratio in ratios]
+    slower = sum(end < 1.0 - limit for end in ends)
+    text = f"{whose}: {slower} of {counted(len(ratios), 'subgraph')} more than {100 * limit:g} % slower"
+    return GateResult(not slower, f"against {'failed' if slower else 'passed'}: {text}")
+
+
 def _check_changes(run: Run, candidate: str) -> GateResult:
     limit = changes.limit_of(run)
     whose = f"{one_line(candidate)} since {one_line(changes.file_of(run))}"

@@ -354,7 +354,7 @@ def why(record: Record) -> str:
     if record.arm.status == RAN and not texts[0] and not record.correct and record.arm.first_correct <= T_FROZEN:
         texts = [f"agrees with eager from t = {record.arm.first_correct} on"]
     for finding in record.findings:
-        place = f" ({finding.file}:{finding.line})" if finding.file else ""
+        place = f" ({finding.place})" if finding.place else ""
         texts.append(f"{finding.severity} [{finding.layer}/{finding.rule}] {finding.message}{place}")
     if record.arm.status == RAN and record.nearer:
         texts.append("nearer to float64 than eager is")

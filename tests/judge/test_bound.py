@@ -43,6 +43,22 @@ def test_a_candidate_has_its_time_for_each_subgraph_anew(bench, wrapper):
     assert [record.correct for record in records.values()] == [True] * 2  # both together take longer
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["wrapper", "kernel"])
+def test_after_its_first_timeout_a_pass_is_out_for_the_task_alone(bench, kind):
+    bench.task("one", scales=(1, 2, 3))
+    bench.task("two", scales=(1,))
+    bench.candidate({"p": stalling_candidates.KINDS[kind].code})
+    records = bench.judge(timeout=LIMIT, policy="open", audit="off")
+    first, *others, next_task = records.values()
+    assert [record.arm.status for record in records.values()] == ["timeout"] * 4
+    assert f"{LIMIT:g} s" in first.arm.message
+    for record in others:
+        assert record.arm.phase == "out"
+        assert record.arm.message.startswith(f"not tried: p took too long on {first.subgraph}, and a pass is out")
+    assert f"{LIMIT:g} s" in next_task.arm.message
+
+
 class Clock:
     now = 100.0
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import secrets
 import signal
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from pytest_passbench.judge.arms.failures import SandboxFailed
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.session import Session
 from pytest_passbench.suite.taskfile import read_task
-from shared.workspace import AS_EAGER, Workspace
+from shared.workspace import AS_EAGER, GELU_ADD_KERNEL, Workspace, make_cpp_pass
 
 CANDIDATE = "candidates-code"
 PR_SET_NAME = 15
@@ -128,6 +129,77 @@ def test_a_limit_of_the_judge_that_is_lowered_ends_the_run_with_its_name(judged)
             next(judged)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.bubblewrap
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
+def test_a_readers_zygote_that_is_lost_once_is_no_more_than_a_delay(judged, number):
+    with losing_zygotes(number, most=1) as lost:
+        record = next(judged)
+    assert len(lost) == 1
+    assert record.correct, record.arm.message
+
+
+@pytest.mark.bubblewrap
+def test_a_readers_zygote_that_is_always_lost_is_the_harness_failure(judged):
+    with losing_zygotes(signal.SIGKILL) as lost:
+        record = next(judged)
+    assert len(lost) >= 2
+    assert record.arm.status == "harness_fail"
+    assert "the first process of the sandbox 'reader' was killed from outside" in record.arm.message
+    assert next(judged).correct
+
+
+@contextlib.contextmanager
+def losing_zygotes(number: signal.Signals, most: int = 10**6) -> Iterator[list[int]]:
+    """Send a signal to the first process of a reader's sandbox while the candidate's code runs there."""
+    lost: list[int] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.003) and len(lost) < most:
+            zygote, *others = inside("reader") or [0]
+            if zygote not in lost and any(processes.name(pid) == CANDIDATE for pid in others):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(zygote, number)
+                    lost.append(zygote)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield lost
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.bubblewrap
+@pytest.mark.parametrize(("most", "status"), [(1, "ran"), (10**6, "harness_fail")])
+def test_a_compiler_that_is_killed_is_tried_once_more(tmp_path, most, status):
+    bench = Workspace(tmp_path)
+    text = f"// {secrets.token_hex(8)}\n{GELU_ADD_KERNEL}"  # compiled by nobody before
+    candidate = Candidate.open(bench.candidate({"p": make_cpp_pass(text)}))
+    killed: list[int] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.003) and len(killed) < most:
+            for pid in processes.descendants(os.getpid()):
+                if processes.name(pid) == "cc1plus":
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                        killed.append(pid)
+
+    with Session(SETTINGS, b"a secret of the tests") as session:
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            *_, record = session.judge(read_task(bench.task(shapes=((64, 256), (64, 256)))), candidate)
+        finally:
+            over.set()
+            thread.join()
+    assert killed
+    assert record.arm.status == status, record.arm.message
 
 
 SLEEPS = f"{NAMES_ITSELF}\nimport time\ntime.sleep(0.3)"

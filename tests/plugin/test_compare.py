@@ -207,13 +207,31 @@ def test_another_edition_is_refused_and_another_machine_is_said(bench):
     result.stderr.fnmatch_lines(["*is not comparable: edition 8 of the suite, and these tasks are of edition 9*"])
 
 
+@pytest.mark.parametrize(
+    ("ratios", "options", "code", "said"),
+    [
+        ([0.9, 0.8, 1.1], [], 1, "against failed: passes against old: 2 of 3 subgraphs more than 3 % slower"),
+        ([0.9, 0.8, 1.1], ["--passbench-max-regression=25%"], 0, "against passed: *: 0 of 3 * more than 25 % slower"),
+        ([0.975, 1.1], [], 0, "against passed: *: 0 of 2 *"),
+        ([0.975, 1.1], ["--passbench-max-regression=3%,strict"], 1, "against failed: *: 1 of 2 *"),
+        ([None], [], 1, "against failed: passes against old: no subgraph has a ratio"),
+    ],
+)
+def test_a_candidate_that_is_slower_than_the_reference_fails_the_run(bench, ratios, options, code, said):
+    bench.task("a", *[OK if ratio is None else {"against": ratio} for ratio in ratios])
+    bench.candidate("old")
+    result = bench.run(CANDIDATE, "--passbench-against=old", *options)
+    assert result.ret == code
+    result.stdout.fnmatch_lines([said, "*1 passed*"])
+
+
 def test_mistakes_are_said_in_a_line(bench):
     compare = stored(bench, OK)
     (bench.path / "old/results.json").write_text((bench.path / "old/results.json").read_text().replace("1.5", "1.4"))
     for words, said in (
         ((CANDIDATE, compare), "was changed after it was written"),
         ((CANDIDATE, "--passbench-compare=none"), "no such file"),
-        ((CANDIDATE, "--passbench-max-regression=3%"), "add --passbench-compare=FILE"),
+        ((CANDIDATE, "--passbench-max-regression=3%"), "add --passbench-compare=FILE, or --passbench-against=DIR"),
         ((CANDIDATE, compare, "--passbench-max-regression=3%,lax"), "'lax' is not strict"),
         ((CANDIDATE, compare, "--passbench-max-regression=3"), "write it as 3% or 0.03"),
         ((CANDIDATE, "--passbench-against=none"), "none"),
@@ -268,7 +286,7 @@ def test_two_files_are_compared(bench, capsys):
 
 
 def test_the_reference_is_named_and_kept_from_pytest(bench):
-    bench.task("a", OK)
+    bench.task("a", {"against": 1.1})
     bench.candidate("old")
     Path(bench.path / "old/conftest.py").write_text("raise SystemExit('imported')")
     result = bench.run(CANDIDATE, "--passbench-against=old")

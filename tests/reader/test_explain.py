@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_passbench.core.run import Run
+from pytest_passbench.judge.reading import reader
+from pytest_passbench.judge.survey import survey
 from pytest_passbench.report.caveats import caveats
 from shared.workspace import AS_EAGER
 
@@ -31,7 +33,29 @@ def test_a_wrapper_that_raises(bench, wrapper):
     assert said[1].startswith(f"{root}/helper.py:4 in checked: raise ValueError(")
     assert said[2] == f"{root}/p.py:11 in kernel: return helper.checked(x)"
     assert "Traceback (most recent call last):" in said
+    assert "pytest_passbench/reader" not in arm.message
     assert arm.output.strip() == "width 32"
+
+
+@pytest.mark.sandbox
+def test_what_takes_too_much_memory_while_it_is_read_is_ended(bench, wrapper, monkeypatch):
+    monkeypatch.setattr(reader, "MAX_MEMORY_BYTES", 1 << 30)
+    bench.task()
+    head = "import time\nfull = b'x' * (2 << 30)\ntime.sleep(600)"
+    bench.candidate({"p": wrapper(AS_EAGER, head)})
+    (record,) = bench.judge().values()
+    assert (record.arm.status, record.arm.phase) == ("crash", "load")
+    assert record.arm.message == "took more than 1 GiB of memory while it was read"
+
+
+@pytest.mark.sandbox
+def test_what_is_read_by_itself_has_its_time_of_the_processor(bench, wrapper, monkeypatch):
+    monkeypatch.setattr(reader, "LOADING_SECONDS", 1.0)
+    busy = "rows = [[0 for _ in range(10) if False] for _ in range(10**10) if False]"
+    folder = bench.candidate({"p": wrapper(AS_EAGER, busy)})
+    (finding,) = survey(folder).findings
+    assert (finding.severity, finding.rule) == ("error", "timeout")
+    assert finding.message == "took more than 1 s of the processor's time while it was read"
 
 
 def test_a_long_message_is_cut_at_its_end(bench, wrapper):

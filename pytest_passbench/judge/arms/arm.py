@@ -15,7 +15,7 @@ from typing import IO, Any
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.paths import IMPORTED_FROM
 from pytest_passbench.judge.arms import processes, replies, sandbox
-from pytest_passbench.judge.arms.failures import ArmFailure, SandboxFailed, last_signal
+from pytest_passbench.judge.arms.failures import KILLED, ArmFailure, ProcessLost, SandboxFailed, last_signal
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
 from pytest_passbench.judge.bench import Deadline
@@ -80,6 +80,9 @@ class Arm:
         self.settings = settings
         self.versions: dict[str, str] = {}
         self.zygote = 0
+        #: The loss of the zygote, if something outside of the sandbox killed or stopped it.
+        self.loss: ProcessLost | None = None
+        self._ended = False  # by the judge
         self._processes: set[int] = set()
         #: Processes that stay when their case has ended. No code of a candidate's runs in their sandbox.
         self.lasting: set[int] = set()
@@ -208,11 +211,36 @@ class Arm:
             send(self._channel, message, descriptors)
             return hear(self._channel, schema, "fork")
         except (ProtocolError, TimeoutError) as error:
-            self._process.kill()
-            raise ArmFailure("crash", "fork", "the zygote is gone") from error
+            self.loss = self.loss or self._lost()
+            self._end()
+            raise ArmFailure("crash", "fork", "the zygote is gone") from self.loss or error
         except ArmFailure:
-            self._process.kill()
+            self._end()
             raise
+
+    def _lost(self) -> ProcessLost | None:
+        """Return the loss of a zygote that does not answer, if it was killed or stopped from outside.
+
+        Behind strong walls it is process 1, which nothing in its sandbox can kill or stop. On a device root could
+        have the kernel end it for want of memory, since /proc can be written to there. Bubblewrap passes the signal
+        on in its exit code. One that ends by itself, or that the judge has ended, is not lost.
+        """
+        if self._ended or self.settings.on_device or not self.settings.walls.strong:
+            return None
+        how = ""
+        if processes.alive(self.zygote) and processes.stopped(self.zygote):
+            how = "stopped"
+        else:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                how = "killed" if self._process.wait(END_SECONDS) in KILLED else ""
+        return ProcessLost(f"the first process of the sandbox {self.settings.name!r} was {how} from outside "
+                           "(the machine may be out of memory)") if how else None  # fmt: skip
+
+    def _end(self) -> None:
+        """Kill the sandbox's outer process, and with it all others. No further message may find it alive."""
+        self._ended = True
+        self._process.kill()
+        self._process.wait()
 
     def fork(
         self, message: dict[str, Any], descriptors: tuple[int, ...] = ()
@@ -333,6 +361,7 @@ class Arm:
     def destroy(self) -> None:
         """End the sandbox at once. All its processes end with its first one, however many they are."""
         self._let_none_last()
+        self._ended = True
         if self.zygote:
             processes.kill(self.zygote)
         self._process.kill()
@@ -344,7 +373,10 @@ class Arm:
         self.lasting.clear()
 
     def reap(self) -> int:
-        """Have templates that ended reaped. Return the signal that ended the last one, or 0."""
+        """Have templates that ended reaped. Return the signal that ended the last one, or 0.
+
+        If the zygote does not answer, :attr:`loss` says whether it was lost.
+        """
         try:
             return last_signal(self._ask({"op": "reap"}, (), replies.ENDED))
         except ArmFailure:

@@ -19,6 +19,8 @@ from pytest_passbench.judge.arms.processes import Gone
 
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT})
 MAX_CHARACTERS = 300
+#: The exit codes of a process that was killed from outside, and of a shell or bubblewrap that tells of one.
+KILLED = frozenset({-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM})
 #: Statuses of an arm whose process failed. With others it has said itself that it can't run the program.
 PROCESS_FAILED = frozenset({"crash", "timeout", "integrity"})
 
@@ -75,6 +77,10 @@ class HarnessFault(Exception):
     """A fault of the machine, or of processes in which no candidate's code runs."""
 
 
+class ProcessLost(HarnessFault, UserError):
+    """A process of the judge's own that was killed or stopped from outside of its sandbox, as no candidate can."""
+
+
 class SandboxFailed(UserError):
     """A sandbox that did not start. No candidate has run in it, so the machine or the installation is at fault."""
 
@@ -89,6 +95,11 @@ def is_fault(error: BaseException) -> bool:
     Files of /proc are missing when a process has ended, which is its arm's failure. So is a connection that is lost.
     """
     return any(map(_is_of_the_machine, _causes(error)))
+
+
+def is_loss(error: BaseException) -> bool:
+    """Return True if an error, or one that caused it, is the loss of a process of the judge's own."""
+    return any(isinstance(cause, ProcessLost) for cause in _causes(error))
 
 
 def fault_line(error: BaseException) -> str:

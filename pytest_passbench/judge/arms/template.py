@@ -122,7 +122,8 @@ class Template:
         except TimeoutError as error:
             raise self.arm.late("build", _NOT_BUILT) from error
         except (ProtocolError, Gone) as error:
-            raise ArmFailure("crash", "build", self._how_it_ended()) from error
+            message = self._how_it_ended()
+            raise ArmFailure("crash", "build", message) from self.arm.loss or error
         if self.report["status"] != "ready":
             raise ArmFailure(self.report["status"], self.report["phase"][:40], self.report["message"][-12_000:])
         self.arm.end_strays(self.pid)
@@ -163,7 +164,8 @@ class Template:
             processes.wait_stopped(self.pid)
             threads = processes.threads(self.pid)
         except Gone as error:
-            raise ArmFailure("crash", "build", self._how_it_ended()) from error
+            message = self._how_it_ended()
+            raise ArmFailure("crash", "build", message) from self.arm.loss or error
         if len(threads) > 1 and not self._may_have_threads:
             raise ArmFailure("integrity", "build", f"{len(threads) - 1} threads are left behind in the process")
 
@@ -268,7 +270,7 @@ class Template:
         except (ProtocolError, Gone) as error:
             channel.close()
             how = ending(self.runner_signal(), "the runner") if forked else self._how_it_ended()
-            raise ArmFailure("crash", "fork", how) from error
+            raise ArmFailure("crash", "fork", how) from self.arm.loss or error
         except TimeoutError as error:
             channel.close()
             raise self.arm.late("fork", LATE) from error

@@ -39,7 +39,7 @@ def note(record: Record, findings: Iterable[Finding]) -> None:
 
 def describe(finding: Finding) -> str:
     """Return a finding in one line: file and line if known, message, layer and rule."""
-    place = f"{finding.file}:{finding.line}: " if finding.file else ""
+    place = f"{finding.place}: " if finding.place else ""
     return f"{place}{finding.message} [{finding.layer}: {finding.rule}]"
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from pytest_passbench.judge.arms import sandbox
-from pytest_passbench.judge.arms.failures import SandboxFailed
+from pytest_passbench.judge.arms import processes, sandbox
+from pytest_passbench.judge.arms.failures import KILLED, ProcessLost, SandboxFailed
 from pytest_passbench.judge.builder.refusals import (
     LIMIT,
     MAX_ERRORS,
@@ -35,6 +36,7 @@ SCRATCH_BYTES = 96 << 20
 _MAX_FILE_BYTES = 24 << 20  # a quarter of the folder, so that the compiler's messages have room
 MAX_LIBRARY_BYTES = 16 << 20
 _MAX_MESSAGE_BYTES = 64 << 10
+LOST = "the compiler was killed from outside (the machine may be out of memory)"
 # Without start files, no code runs at load and the toolchain adds no storage. So any that is found is the kernel's.
 # relro and now: the loader makes relocated tables and the table of functions read-only. separate-code: code and data
 # share no page. sysv: symbols can be counted. __dso_handle: a static object can be linked, and the check then refuses
@@ -43,11 +45,15 @@ _LINK = (
     *("-pipe", "-nostartfiles", "-Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code,-z,text"),
     "-Wl,--hash-style=sysv,--defsym=__dso_handle=0",
 )
+#: A compiler driver's first words if one of its programs was killed from outside. What the text makes a compiler say
+#: begins with a place in it. Its own limits end a program by other signals.
+_LOST = re.compile(r"\S+: fatal error: ((Killed|Terminated) signal terminated program|ld terminated with signal 9) ")
 _STARTED = "S"  # on standard error, before anything of the candidate's is read
 # The shell sets the limits. Setting them in Python between fork and exec would copy the judge's process.
 _SCRIPT = f"""
 printf {_STARTED} >&2
-ulimit -c 0; ulimit -t {TIMEOUT_SECONDS}; ulimit -v {MAX_MEMORY_BYTES >> 10}; ulimit -f {_MAX_FILE_BYTES >> 9}
+ulimit -c 0; ulimit -v {MAX_MEMORY_BYTES >> 10}; ulimit -f {_MAX_FILE_BYTES >> 9}
+ulimit -S -t {TIMEOUT_SECONDS}; ulimit -H -t {TIMEOUT_SECONDS + 5}
 printf %s "$2" > "$1/link"; mkdir "$1/empty"; cd "$1/empty"; folder=$1; shift 2
 "$@" -Wl,-T,"$folder/link" -o "$folder/library" 2> "$folder/said"; code=$?
 head -c {_MAX_MESSAGE_BYTES} "$folder/said" >&2
@@ -57,12 +63,18 @@ exit $code
 
 
 def run_compiler(
-    command: list[str], source: bytes, environment: dict[str, str], limit: float, patience: float
+    command: list[str],
+    source: bytes,
+    environment: dict[str, str],
+    limit: float,
+    patience: float,
+    walls: sandbox.Walls,
 ) -> tuple[int, bytes, bytes]:
     """Run a compiler with ``source`` on its standard input. Return exit code, output, and standard error.
 
     Raises CompileFailed if it takes longer than the ``limit`` of all compilers (seconds), TimeoutError if it takes
-    longer than the caller's ``patience``: it may still compile, so it is tried again when it is asked for.
+    longer than the caller's ``patience``: it may still compile, so it is tried again when it is asked for. Raises
+    ProcessLost if it was killed or stopped from outside: behind strong ``walls`` a candidate cannot do that.
     """
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -71,14 +83,23 @@ def run_compiler(
         try:
             data, output = process.communicate(source, timeout=min(limit, patience))
         except BaseException as error:
+            stopped = any(map(_is_stopped, processes.descendants(process.pid)))
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # all processes of bubblewrap's sandbox end with the first
             if isinstance(error, subprocess.TimeoutExpired):
+                if stopped and walls.strong:
+                    raise ProcessLost("the compiler was stopped from outside") from None
                 if patience < limit:
                     raise TimeoutError("the kernel is not compiled") from None
                 raise CompileFailed(f"compiling took longer than {limit:g} s", rule=LIMIT) from None
             raise
+    if process.returncode in KILLED and walls.strong:
+        raise ProcessLost(LOST)
     return process.returncode, data, output
+
+
+def _is_stopped(pid: int) -> bool:
+    return processes.alive(pid) and processes.stopped(pid)
 
 
 def arguments(options: tuple[str, ...]) -> tuple[str, ...]:
@@ -92,7 +113,8 @@ def run(
     """Compile ``source`` and return the library. It exports only ``functions``.
 
     Raises CompileFailed, also if compiling takes too much time, memory or room. Raises
-    TimeoutError if it takes longer than the caller's ``patience`` in seconds, SandboxFailed if no compiler was run.
+    TimeoutError if it takes longer than the caller's ``patience`` in seconds, SandboxFailed if no compiler was run,
+    ProcessLost if it was killed or stopped from outside.
     """
     compiler = toolchain.compiler()
     call = [compiler, *arguments(options), f"-I{toolchain.INCLUDE}", "-x", "c++", "-"]
@@ -104,10 +126,12 @@ def run(
         command = sandbox.tool_command(program, walls, readable, SCRATCH_BYTES)
         path = os.environ.get("PATH", os.defpath)
         environment = {"PATH": path, "LC_ALL": "C", "TMPDIR": scratch, "HOME": "/nowhere"}
-        code, data, output = run_compiler(command, source.encode(), environment, TIMEOUT_SECONDS, patience)
+        code, data, output = run_compiler(command, source.encode(), environment, TIMEOUT_SECONDS, patience, walls)
     text = output.decode(errors="replace")
     if not text.startswith(_STARTED):
         raise SandboxFailed(f"the sandbox of the compiler did not start: {text.strip() or f'it ended with {code}'}")
+    if walls.strong and _LOST.match(text.removeprefix(_STARTED)):
+        raise ProcessLost(LOST)
     if code or not data:
         raise _failure(code, text.removeprefix(_STARTED), source)
     if len(data) > MAX_LIBRARY_BYTES:

@@ -82,7 +82,8 @@ def run(
     """Return a description (see :data:`DESCRIPTION`) and the machine code of each launch of a checked text.
 
     Raises :class:`CompileFailed` if the compiler does not start, or gives an answer of another form. Raises
-    TimeoutError if it takes longer than the caller's ``patience`` in seconds.
+    TimeoutError if it takes longer than the caller's ``patience`` in seconds, ProcessLost if it was killed or stopped
+    from outside.
     """
     job = {
         "text": text,
@@ -99,7 +100,7 @@ def run(
         folders = {"HOME": scratch, "TMPDIR": scratch, "TRITON_CACHE_DIR": f"{scratch}/cache"}
         environment = sandbox.environment(1, "cuda", folders)
         limit = TIMEOUT_SECONDS + TOTAL_TIMEOUT_SECONDS
-        _, data, output = run_compiler(command, json.dumps(job).encode(), environment, limit, patience)
+        _, data, output = run_compiler(command, json.dumps(job).encode(), environment, limit, patience, walls)
     answers = list(_answers(data))
     if len(answers) != len(launches):
         message = output.decode(errors="replace").strip()[-2000:] or "it said nothing"

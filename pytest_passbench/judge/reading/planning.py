@@ -5,7 +5,9 @@ What a plan returns is held against the dtypes and shapes of the operators that 
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,7 @@ _INTEGERS = {
     for sign in ("", "u")
     for bits in (8, 16, 32, 64)
 }
+OUT = "out"  # the phase of a time-out of passes that were not tried, since they took too long on another subgraph
 MAX_LIBRARY_BYTES = 64 << 20  # of all compiled kernels of a pass directory, since the judge keeps them in memory
 
 
@@ -127,10 +130,38 @@ class Planner:
     policy: Policy
     root: Path
     folder: str
+    #: The passes of which the case's program has asked something.
+    asked: set[str] = field(default_factory=set)
+    #: The pass that gave no answer in time, if the case ended by that.
+    late: frozenset[str] = frozenset()
+    _out: Mapping[frozenset[str], str] = field(default_factory=dict)
     _answers: dict[str, PlannedAnswer] = field(default_factory=dict)
     _texts: dict[str, KernelText] = field(default_factory=dict)  # of all plans, by name
     _compiled: set[bytes] = field(default_factory=set)  # kernels of all plans
     _regions: dict[str, list[list[str]]] = field(default_factory=dict)  # by pass and graph
+
+    def begin(self, out: Mapping[frozenset[str], str]) -> None:
+        """Begin a case. ``out`` has passes that took too long together, with the subgraph of the task on which."""
+        self.asked, self.late, self._out = set(), frozenset(), out
+
+    def _ask(self, name: str) -> None:
+        """Note that a pass is asked. Raises ArmFailure if it, or it with others, is out for this task."""
+        self.asked.add(name)
+        for group, subgraph in self._out.items():
+            if group <= self.asked:
+                names = " and ".join(sorted(group))
+                message = f"not tried: {names} took too long on {subgraph}, and a pass is out for a task after that"
+                raise ArmFailure("timeout", OUT, message)
+
+    @contextlib.contextmanager
+    def _asking(self, name: str) -> Iterator[None]:
+        """Ask a pass within this context, and note if it gives no answer in time."""
+        try:
+            yield
+        except ArmFailure as failure:
+            if failure.status == "timeout":
+                self.late = frozenset({name})
+            raise
 
     def answer(self, data: Any, capability: int | None = None) -> PlannedAnswer:
         """Return the answer to a template's request. ``capability`` is its CUDA device's, None on a CPU.
@@ -154,9 +185,11 @@ class Planner:
             request = parse.request(data)
         except Rejected as error:
             raise ArmFailure("integrity", "plan", f"a request that is none: {error}") from error
+        self._ask(request.name)
         key = f"{capability} {request!r}"
         if key not in self._answers:
-            self._answers[key] = self._answer(request, capability)
+            with self._asking(request.name):
+                self._answers[key] = self._answer(request, capability)
         return self._answers[key]
 
     def regions(self, name: str, graph: str) -> list[list[str]]:
@@ -164,13 +197,16 @@ class Planner:
 
         The failure is a violation if they are no regions of the graph: only a process that was tampered with says so.
         """
+        question = f"{name} (its regions)"
+        self._ask(question)
         key = f"{name} {graph}"
         if key not in self._regions:
             try:
                 calls = graph_module(graph).graph
             except Rejected as error:
                 raise ArmFailure("integrity", "plan", f"a graph that is none: {error}") from error
-            regions = self.reader.regions(name, graph)
+            with self._asking(question):
+                regions = self.reader.regions(name, graph)
             try:
                 check_regions(calls, regions)
             except Rejected as rejected:

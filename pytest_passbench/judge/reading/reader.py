@@ -31,8 +31,10 @@ from pytest_passbench.protocol import ProtocolError, send
 READING = ("load", "plan", "wrapper")  # the phases of a record in which a reader works
 RECORDINGS = 2  # of each wrapper's call, which must agree
 MAX_PROCESSES = 64  # of a candidate while its passes are read
+MAX_MEMORY_BYTES = 4 << 30  # of all of them together
+LOADING_SECONDS = 10.0  # of the processor's time, to load passes where no case's deadline holds
 MIN_SECONDS = 0.01  # for an answer that has begun
-POLL_SECONDS = 0.25  # between two looks at the number of processes
+POLL_SECONDS = 0.25  # between two looks at what the processes take
 FREEZE_TIMEOUT_SECONDS = 1.0  # for all processes of a sandbox to stop. A process that waits in vfork never stops
 #: Rules whose breach is a violation. Other refusals are failures: the wrapper does something that no plan can hold.
 VIOLATIONS = frozenset({"torch-op", "regions"})
@@ -126,7 +128,7 @@ class Reader:
         while len(answers) < RECORDINGS and all("plan" in answer for answer in answers):
             answers.append(self._hear(replies.RECORDED, "plan"))  # all that come, so that none is left for later
         if "left" in answers[-1] and request.region:
-            return printable(answers[-1]["left"])
+            return printable(self._outside(answers[-1]["left"]))
         first, *others = (self._plan(request, answer) for answer in answers)
         for other in others:
             if other.to_data() != first.to_data():  # compared as data, since NaN does not equal itself
@@ -138,7 +140,7 @@ class Reader:
         if kind in ("raised", "ended"):
             raise self._failed(request.name, kind, content)
         if kind == "refused":
-            raise Rejected("plan", **content)
+            raise Rejected("plan", **{**content, "message": self._outside(content["message"])})
         try:
             return parse.plan(content, request.tensors)
         except Rejected as error:
@@ -176,7 +178,9 @@ class Reader:
         except TimeoutError as error:
             raise self._arm.late(phase) from error
         except ProtocolError as error:
-            raise ArmFailure("crash", "load", "the process that reads the passes is gone") from error
+            self._arm.reap()
+            what = "the process that reads the passes is gone"
+            raise ArmFailure("crash", "load", what) from self._arm.loss or error
 
     def _hear(self, schema: Any, phase: str) -> Any:
         deadline = time.monotonic() + self.patience(phase)
@@ -188,7 +192,7 @@ class Reader:
             raise self._arm.late(phase) from error
         except ProtocolError as error:
             message = ending(self._arm.reap(), "the process that reads the passes")
-            raise ArmFailure("crash", phase, message) from error
+            raise ArmFailure("crash", phase, message) from self._arm.loss or error
 
     def patience(self, phase: str) -> float:
         """Return the seconds that its next answer may take. Raises ArmFailure if none are left."""
@@ -201,7 +205,7 @@ class Reader:
     def _wait(self, deadline: float, phase: str) -> None:
         """Wait for an answer.
 
-        Raises TimeoutError, ProtocolError if the process has ended, ArmFailure if there are too many processes. A
+        Raises TimeoutError, ProtocolError if the process has ended, ArmFailure if the sandbox takes too much. A
         process that it has started may hold the channel open after its end, so it is looked at itself.
         """
         while not self._answers(POLL_SECONDS):
@@ -209,9 +213,20 @@ class Reader:
                 raise TimeoutError
             if self._pid is not None and not processes.alive(self._pid) and not self._answers(0):
                 raise ProtocolError("the process has ended")
-            if len(self._arm.everything_inside()) > MAX_PROCESSES:
-                self._arm.destroy()
-                raise ArmFailure("crash", phase, f"started more than {MAX_PROCESSES} processes while it was read")
+            self._check_use(phase)
+
+    def _check_use(self, phase: str) -> None:
+        """Raise ArmFailure, and end the sandbox, if its processes are too many, or take too much memory or time."""
+        inside, excess, status = self._arm.everything_inside(), "", "crash"
+        if len(inside) > MAX_PROCESSES:
+            excess = f"started more than {MAX_PROCESSES} processes"
+        elif processes.held_bytes(inside, MAX_MEMORY_BYTES) > MAX_MEMORY_BYTES:
+            excess = f"took more than {MAX_MEMORY_BYTES >> 30} GiB of memory"
+        elif phase == "load" and self._arm.deadline is None and _seconds(inside) > LOADING_SECONDS:
+            excess, status = f"took more than {LOADING_SECONDS:g} s of the processor's time", "timeout"
+        if excess:
+            self._arm.destroy()
+            raise ArmFailure(status, phase, f"{excess} while it was read")
 
     def _answers(self, seconds: float) -> bool:
         return bool(select.select([self._channel], [], [], seconds)[0])
@@ -223,7 +238,7 @@ class Reader:
         self._printed = size
         most = MAX_OUTPUT_BYTES
         data = b"".join(os.pread(self._log.fileno(), min(end - start, most), start) for start, end in parts)
-        text = printable(data[:most].decode("utf-8", "replace"), LINES)
+        text = printable(self._outside(data[:most].decode("utf-8", "replace")), LINES)
         return text + (" […]" if sum(end - start for start, end in parts) > most else "")
 
     def close(self) -> None:
@@ -231,6 +246,15 @@ class Reader:
         self._channel.close()
         self._log.close()
         self._arm.end_children()
+
+
+def _seconds(pids: list[int]) -> float:
+    """Return the processor's time that processes have used, all together."""
+    total = 0.0
+    for pid in pids:
+        with contextlib.suppress(Gone):
+            total += processes.cpu_seconds(processes.cpu_clock(pid))
+    return total
 
 
 def _difference(first: LaunchPlan, other: LaunchPlan) -> str:

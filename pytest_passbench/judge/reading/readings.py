@@ -65,7 +65,8 @@ class Readings:
             self.forget()
             where = candidate.folder(passes)
             inside = Path(self._show(candidate)) / where
-            reader = start_reader(self.arm(), str(inside), passes)
+            assert self._arm is not None  # and none that has taken its place since: it would not have the files
+            reader = start_reader(self._arm, str(inside), passes)
             self._planner = key, Planner(reader, self._builder, self._triton, self._policy, passes.path, where)
         planner = self._planner[1]
         try:

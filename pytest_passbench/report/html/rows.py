@@ -141,8 +141,7 @@ def findings(tasks: Sequence[TaskRow]) -> list[FindingRow]:
     for task in tasks:
         for record in task.records:
             for item in record.findings:
-                place = f"{item.file}:{item.line}" if item.file and item.line else item.file
-                key = (item.severity, item.layer, item.rule, item.message, place, task.candidate)
+                key = (item.severity, item.layer, item.rule, item.message, item.place, task.candidate)
                 places_by_finding.setdefault(key, []).append((f"{task.name}/{record.subgraph}", task.key))
     rows = [FindingRow(*key, *places[0], len(places)) for key, places in places_by_finding.items()]
     return sorted(rows, key=lambda row: row.severity != "violation")

@@ -83,16 +83,12 @@ def _row(record: Record, text: Callable[[str], int], rounds: int) -> list[Any]:
         [[text(name), _interval(other), text(_ending(record, name))] for name, other in record.baselines.items()],
         _passes(record, text),
         [[text(label), text(content)] for label, content in _texts(record) if content],
-        [[text(f.severity), text(f"{f.layer}/{f.rule}"), text(f.message), text(_place(f.file, f.line))]
+        [[text(f.severity), text(f"{f.layer}/{f.rule}"), text(f.message), text(f.place)]
          for f in record.findings],
         _short(durations),
         packed(speed.pairs, rounds) if speed and rounds else [],
         text(record.folder),
     ]  # fmt: skip
-
-
-def _place(file: str, line: int) -> str:
-    return f"{file}:{line}" if file and line else file
 
 
 def _interval(arm: ArmResult) -> list[str]:

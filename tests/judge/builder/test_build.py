@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import importlib
@@ -9,24 +10,26 @@ import json
 import os
 import random
 import re
+import signal
 import stat
 import struct
 import sys
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_passbench.core.rejected import Rejected
-from pytest_passbench.judge.arms import sandbox
+from pytest_passbench.judge.arms import processes, sandbox
+from pytest_passbench.judge.arms.failures import ProcessLost
 from pytest_passbench.judge.builder import check, compile
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.refusals import CompileFailed
 from pytest_passbench.judge.scratch import sealed
-from pytest_passbench.kernels import cpp
+from pytest_passbench.kernels import cpp, toolchain
 from pytest_passbench.kernels.signatures import Signature
 from support import corpus
 from support.paths import ROOT
@@ -210,26 +213,71 @@ def test_a_dear_source_ends_within_limits(builder: Builder, before: str, says: s
         builder.library(kernel(before=before))
 
 
+#: The compiler has to work on it for seconds.
+LENGTHY = "#include <cstdint>\n" + "".join(
+    f"template <int N> struct A{i} {{ typedef typename A{i}<N - 1>::a a; }};"
+    f"template <> struct A{i}<0> {{ typedef int a; }}; A{i}<800>::a a{i}();\n"
+    for i in range(300)
+)
+
+
 def test_a_compiler_that_does_not_end_is_ended(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile, "TIMEOUT_SECONDS", 0.5)
-    source = "#include <cstdint>\n" + "".join(
-        f"template <int N> struct A{i} {{ typedef typename A{i}<N - 1>::a a; }};"
-        f"template <> struct A{i}<0> {{ typedef int a; }}; A{i}<800>::a a{i}();\n"
-        for i in range(300)
-    )
     before = _descendants()
     with pytest.raises(CompileFailed, match="compiling took longer than"):
-        builder.library(source)
+        builder.library(LENGTHY)
     assert _descendants() <= before
     monkeypatch.undo()
     with pytest.raises(CompileFailed, match="took longer than"):  # remembered
-        builder.library(source)
+        builder.library(LENGTHY)
+
+
+@pytest.mark.bubblewrap
+@pytest.mark.parametrize("victim", ["cc1plus", Path(toolchain.compiler()).name[:15], "bwrap"])
+def test_a_compiler_that_is_killed_from_outside_is_no_fault_of_its_text(victim: str) -> None:
+    builder = Builder(WALLS["strong"], None)
+    with striking(victim, signal.SIGKILL), pytest.raises(ProcessLost, match="killed from outside"):
+        builder.library(LENGTHY)
+    assert "scale" in builder.library(SCALE).functions
+
+
+@pytest.mark.bubblewrap
+def test_a_compiler_that_is_stopped_from_outside_is_no_fault_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile, "TIMEOUT_SECONDS", 3)
+    with striking("cc1plus", signal.SIGSTOP), pytest.raises(ProcessLost, match="stopped from outside"):
+        Builder(WALLS["strong"], None).library(LENGTHY)
+
+
+@pytest.mark.bubblewrap
+@pytest.mark.parametrize("says", ["Killed", r"\ng++: fatal error: Killed signal terminated program cc1plus\n"])
+def test_a_text_cannot_claim_that_its_compiler_was_killed(says: str) -> None:
+    with pytest.raises(CompileFailed):
+        Builder(WALLS["strong"], None).library(kernel(before=f'static_assert(false, "{says}");'))
+
+
+@contextlib.contextmanager
+def striking(victim: str, number: signal.Signals) -> Iterator[None]:
+    """Send a signal to the first process of this name."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.003):
+            for pid in [pid for pid in _descendants() if processes.name(pid) == victim][:1]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+                return
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _descendants() -> set[int]:
-    from pytest_passbench.judge.arms.processes import descendants
-
-    return set(descendants(os.getpid()))
+    return set(processes.descendants(os.getpid()))
 
 
 def test_900_kilobytes_of_text_are_refused_at_once(weak: Builder) -> None:
