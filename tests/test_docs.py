@@ -188,7 +188,7 @@ def test_options_and_commands_exist(shell):
     helps = dict(re.findall(r"<<< (.+?) >>>\n(.*?)(?=<<<|\Z)", shell(script).stdout, re.S))
     for span in of_passbench:
         name = span.split()[1]
-        action = f"{name} {(span.split() + [''])[2]}" if name in ACTIONS else name
+        action = f"{name} {[*span.split(), ''][2]}" if name in ACTIONS else name
         assert not (_options(span) - _options(helps.get(action, ""))), span
     everywhere = set().union(*map(_options, helps.values()))
     alone = set().union(*(_options(span) for span in spans if span.startswith(("--", "pytest "))))
@@ -197,7 +197,7 @@ def test_options_and_commands_exist(shell):
 
 def _commands(names: list[str]) -> dict[str, str]:
     actions = [f"{command} {action}" for command, named in ACTIONS.items() for action in named]
-    return {"pytest": "pytest", **{name: f"passbench {name}" for name in actions}, **{name: f"passbench {name}" for name in names}}
+    return {"pytest": "pytest", **{name: f"passbench {name}" for name in [*actions, *names]}}
 
 
 def _options(text: str) -> set[str]:
