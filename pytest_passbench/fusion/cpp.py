@@ -7,7 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
-from pytest_passbench.fusion.ir import Access, Buffer, Expression, Kind, Nest, Store, below, c_type, size_text
+from pytest_passbench.fusion.ir import (
+    HALVES,
+    Access,
+    Buffer,
+    Expression,
+    Kind,
+    Nest,
+    Store,
+    below,
+    c_type,
+    size_text,
+)
 from pytest_passbench.fusion.prelude import PARTS
 from pytest_passbench.fusion.triton_text import HELPERS
 
@@ -89,7 +100,8 @@ class Printer:
 
     def _sweep_body(self, reductions: Sequence[Expression], stores: Sequence[Store]) -> list[str]:
         lines: dict[Expression, list[str]] = {}
-        for x in (*(r.operands[0] for r in reductions), *(store.value for store in stores)):
+        computed = [store.value for store in stores if not self._moved(store)]
+        for x in (*(r.operands[0] for r in reductions), *computed):
             self._need(x, lines)
         self.computed |= dict.fromkeys(lines)
         body = [line for part in lines.values() for line in part]
@@ -157,8 +169,24 @@ class Printer:
             else f"gather({place}, {size_text(step)}, {lanes})"
         )
 
+    def _moved(self, store: Store) -> bool:
+        """Return True for halves that are stored as they are read, without a float in between."""
+        source, buffer = store.value.access, store.access.buffer
+        return (
+            source is not None
+            and not store.value.operands
+            and source.buffer is not None
+            and buffer is not None
+            and source.buffer.dtype == buffer.dtype
+            and buffer.dtype in HALVES
+            and store.access.at.steps[self.nest.lane] == source.at.steps[self.nest.lane] == 1
+        )
+
     def _put(self, store: Store, lanes: str) -> str:
         place, step = self._address(store.access), store.access.at.steps[self.nest.lane]
+        if lanes != "1" and self._moved(store):
+            assert store.value.access is not None
+            return f"move({place}, {self._address(store.value.access)}, {lanes});"
         if step in (0, 1) or lanes == "1":
             write = "pb::store" if store.value.kind == Kind.REAL else "write"
             return f"{write}({place}, {self._name(store.value)}, {lanes if step else 1});"

@@ -42,27 +42,45 @@ template <class T> vec load(const T* p, All) { return load(p); }
 template <class T> void store(T* p, vec x, All) { store(p, x); }
 }
 """,
+    "move": """\
+template <class T, class Count> inline void move(T* to, const T* from, Count lanes) {
+  if constexpr (std::is_same_v<Count, All>) std::memcpy(to, from, pb::L * sizeof(T));
+  else for (int64_t i = 0; i < lanes; i++) to[i] = from[i];
+}
+""",
     "spread": "template <class T> inline reg<T> spread(const T* p) { return reg<T>{} + element(p); }\n",
+    "collect": """\
+template <class T, class At> inline reg<T> collect(const T* p, int64_t lanes, At at) {
+  if constexpr (std::is_class_v<T>) {  // halves are widened together
+    pb::hvec x{};
+    for (int64_t i = 0; i < lanes; i++) x[i] = p[at(i)].bits;
+    return pb::widen(x, T{});
+  } else {
+    reg<T> x{};
+    for (int64_t i = 0; i < lanes; i++) x[i] = element(p + at(i));
+    return x;
+  }
+}
+""",
     "gather": """\
 template <class T> inline reg<T> gather(const T* p, int64_t step, int64_t lanes) {
-  reg<T> x{};
-  for (int64_t i = 0; i < lanes; i++) x[i] = element(p + i * step);
-  return x;
+  return collect(p, lanes, [=](int64_t i) { return i * step; });
 }
 """,
     "pick": """\
 template <class T> inline reg<T> pick(const T* p, whole at, int64_t lanes) {
-  reg<T> x{};
-  for (int64_t i = 0; i < lanes; i++) x[i] = element(p + at[i]);
-  return x;
+  return collect(p, lanes, [=](int64_t i) { return at[i]; });
 }
 """,
     "read": "template <class T> inline reg<T> read(const T* p, int64_t lanes) { return gather(p, 1, lanes); }\n",
     "scatter": """\
 template <class T> inline void scatter(T* p, int64_t step, reg<T> x, int64_t lanes) {
-  for (int64_t i = 0; i < lanes; i++)
-    if constexpr (std::is_integral_v<T>) p[i * step] = T(x[i]);
-    else pb::put(p + i * step, x[i]);
+  if constexpr (std::is_class_v<T>) {
+    pb::hvec y = pb::narrow(x, T{});
+    for (int64_t i = 0; i < lanes; i++) p[i * step].bits = y[i];
+  } else {
+    for (int64_t i = 0; i < lanes; i++) p[i * step] = T(x[i]);
+  }
 }
 """,
     "write": "template <class T> inline void write(T* p, reg<T> x, int64_t lanes) { scatter(p, 1, x, lanes); }\n",
@@ -74,8 +92,12 @@ template <class V> inline V lesser(V a, V b) { return ((a != a) | (a < b)) ? a :
 """,
     "fused": """\
 inline vec fused(vec a, vec b, vec c) {  // a * b + c, rounded once
+#ifdef __FMA__
+  return pb::fma(a, b, c);
+#else
   for (int i = 0; i < pb::L; i++) a[i] = __builtin_fmaf(a[i], b[i], c[i]);
   return a;
+#endif
 }
 """,
     "shift": """\

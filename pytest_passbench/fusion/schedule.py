@@ -31,6 +31,9 @@ RULES = {**ELEMENTS, **dict.fromkeys(PIECES, Rule(to_be_stored))}
 ROUNDS = 200
 """How often scheduling may begin again: each time one more buffer is stored, or has loops of its own."""
 
+REGISTER = 8
+"""The lanes of a register, as far as a schedule depends on them."""
+
 
 @dataclass
 class Group:
@@ -174,12 +177,23 @@ def _nest(loops: Loops, stores: tuple[Store, ...]) -> Nest:
     rows = merging.ordered([d for d in range(len(sizes)) if d not in loops.reduced])
     sweep = merging.ordered(sorted(loops.reduced))
     weights = {d: merging.weight(d, len(stores), sweep) for d in [*rows, *sweep[-1:]]}
+    if _window(merging, rows, sweep) and not any(x.text == "total" for x in below(stores)):
+        del weights[sweep[-1]]
     lane = max(weights, key=lambda d: weights[d]) if weights else 0
     laned = frozenset(merging.members.get(lane, {lane}))
     if loops.reduced:
         return Nest(tuple(sizes), tuple(rows), tuple(sweep), loops.reduced, laned, lane, lane not in sweep, stores)
     outside = tuple(d for d in rows if d != lane)
     return Nest(tuple(sizes), outside, (lane,), laned, laned, lane, False, stores)
+
+
+def _window(merging: _Merging, rows: Sequence[int], sweep: Sequence[int]) -> bool:
+    """Return True for rows of a window, that fill half a register at most, where a loop outside of them fills one.
+
+    A sum of half a register's lanes for each result takes longer than to gather a register from windows.
+    """
+    short = bool(sweep) and 2 * int(merging.sizes[sweep[-1]]) <= REGISTER
+    return short and any(int(merging.sizes[d]) >= REGISTER for d in rows)
 
 
 @dataclass
@@ -214,4 +228,4 @@ class _Merging:
             swept = [any(s[loop] for loop in sweep) for s in self.steps]
             points = [point if often else point / 4 for point, often in zip(points, swept, strict=True)]
         total = 2 * sum(points[:stores]) + sum(points[stores:])
-        return total * min(8, int(self.sizes[d])) / 8 if total > 0 else total
+        return total * min(REGISTER, int(self.sizes[d])) / REGISTER if total > 0 else total

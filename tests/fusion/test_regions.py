@@ -10,6 +10,7 @@ import torch
 from torch.fx import GraphModule, symbolic_trace
 
 from pytest_passbench.fusion.ir import Unsupported
+from pytest_passbench.fusion.kernel import kernel
 from pytest_passbench.fusion.regions import annotate, launch, reason
 
 
@@ -69,3 +70,18 @@ def test_a_region_is_one_launch():
 def test_a_region_that_gains_nothing_is_left(function, message):
     with pytest.raises(Unsupported, match=message):
         launch(annotated(function, X), X)
+
+
+def test_the_lane_of_a_window_is_outside_of_it():
+    """Registers lie along the results, not along the three elements of a window."""
+    x = torch.randn(1, 2, 18, 18)
+    text = kernel(lambda x: torch.nn.functional.max_pool2d(x, 3, 2), (x,)).source
+    assert ".lanes()" in text.partition('extern "C"')[2]
+    assert "gather(" in text.partition('extern "C"')[2]
+
+
+def test_halves_are_moved_as_they_are():
+    x = torch.randn(3, 20).half()
+    fused = kernel(lambda x: torch.cat([x, x]), (x,))
+    assert "move(" in fused.source.partition('extern "C"')[2]
+    assert torch.equal(fused(x), torch.cat([x, x]))

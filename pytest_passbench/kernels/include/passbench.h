@@ -27,6 +27,11 @@
 #endif
 #endif
 #elif defined(__AVX2__) && defined(__F16C__)
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_ia32_packusdw256) && __has_builtin(__builtin_ia32_maskloadps256)
+#define PB_PACKED
+#endif
+#endif
 #define PB_REGISTER(out) #out "x"
 #define PB_HALF
 #endif
@@ -47,6 +52,7 @@ typedef uint32_t uvec __attribute__((vector_size(4 * L)));
 typedef double dvec __attribute__((vector_size(4 * L)));  // half as many lanes
 typedef uint16_t hvec __attribute__((vector_size(2 * L)));
 typedef short svec __attribute__((vector_size(2 * L)));
+typedef long long quarters __attribute__((vector_size(4 * L)));
 
 struct bf16 { uint16_t bits; };
 struct f16 { uint16_t bits; };
@@ -80,7 +86,13 @@ inline vec all(float x) { return vec{} + x; }
 // ---- storage types: exact to float, rounded to the nearest from float (ties to even); NaN stays NaN
 
 inline vec widen(vec x, float) { return x; }
-inline vec widen(hvec x, bf16) { return bits<vec>(__builtin_convertvector(x, uvec) << 16); }
+inline vec widen(hvec x, bf16) {
+#ifdef PB_PACKED  // GCC converts in two halves
+  return bits<vec>(__builtin_ia32_pmovzxwd256(bits<svec>(x)) << 16);
+#else
+  return bits<vec>(__builtin_convertvector(x, uvec) << 16);
+#endif
+}
 inline vec widen(hvec x, f16) {
 #ifdef PB_HALF
   vec y;
@@ -102,7 +114,16 @@ inline hvec narrow(vec x, bf16) {
   return y;
 #else
   uvec u = bits<uvec>(x), even = u + 0x7fffu + ((u >> 16) & 1u);
-  return __builtin_convertvector((x == x ? even : u | 0x400000u) >> 16, hvec);
+  uvec upper = (x == x ? even : u | 0x400000u) >> 16;
+#ifdef PB_PACKED
+  auto pairs = __builtin_ia32_packusdw256(bits<ivec>(upper), ivec{});
+  auto ordered = __builtin_ia32_permdi256(bits<quarters>(pairs), 0x08);
+  hvec y;
+  std::memcpy(&y, &ordered, sizeof y);
+  return y;
+#else
+  return __builtin_convertvector(upper, hvec);
+#endif
 #endif
 }
 inline hvec narrow(vec x, f16) {
@@ -121,6 +142,38 @@ inline hvec narrow(vec x, f16) {
 
 // ---- memory
 
+#ifdef PB_PACKED  // instead of memcpy: a call of it for some lanes takes longer than all else that is done to them
+inline ivec before(int64_t count) {  // a mask of the first `count` lanes
+  ivec lane;
+  for (int i = 0; i < L; i++) lane[i] = i;
+  return lane < int32_t(count);
+}
+template <class T> inline T bytes(const char* p) {
+  T x;
+  std::memcpy(&x, p, sizeof x);
+  return x;
+}
+inline hvec load_halves(const char* p, int64_t count) {
+  if (count >= L) return bytes<hvec>(p);
+  uint64_t whole = 0, rest = 0;
+  if (count & 4) whole = bytes<uint64_t>(p), p += 8;
+  if (count & 2) rest = bytes<uint32_t>(p), p += 4;
+  if (count & 1) rest |= uint64_t(bytes<uint16_t>(p)) << (count & 2 ? 32 : 0);
+  typedef uint64_t pair __attribute__((vector_size(16)));
+  return bits<hvec>(count & 4 ? pair{whole, rest} : pair{rest, 0});
+}
+inline void store_halves(char* p, hvec x, int64_t count) {
+  typedef uint64_t pair __attribute__((vector_size(16)));
+  pair y = bits<pair>(x);
+  uint64_t rest = count & 4 ? y[1] : y[0];
+  if (count >= L) std::memcpy(p, &x, sizeof x);
+  if (count >= L) return;
+  if (count & 4) std::memcpy(p, &y, 8), p += 8;
+  if (count & 2) std::memcpy(p, &rest, 4), p += 4, rest >>= 32;
+  if (count & 1) std::memcpy(p, &rest, 2);
+}
+#endif
+
 template <class T> using packed = std::conditional_t<std::is_same_v<T, float>, vec, hvec>;
 
 template <class T> inline vec load(const T* p) {
@@ -133,6 +186,9 @@ template <class T> inline vec load(const T* p, int64_t count) {  // the first `c
 #ifdef PB_MASKED
   if constexpr (sizeof(T) == 4) x = __builtin_ia32_loadups512_mask(p, x, (1u << count) - 1);
   else x = bits<hvec>(__builtin_ia32_loaddquhi256_mask((const short*)p, bits<svec>(x), (1u << count) - 1));
+#elif defined(PB_PACKED)
+  if constexpr (sizeof(T) == 4) x = __builtin_ia32_maskloadps256((const vec*)p, before(count));
+  else x = load_halves((const char*)p, count);
 #else
   std::memcpy(&x, p, count * sizeof(T));
 #endif
@@ -147,6 +203,9 @@ template <class T> inline void store(T* p, vec x, int64_t count) {
 #ifdef PB_MASKED
   if constexpr (sizeof(T) == 4) __builtin_ia32_storeups512_mask(p, y, (1u << count) - 1);
   else __builtin_ia32_storedquhi256_mask((short*)p, bits<svec>(y), (1u << count) - 1);
+#elif defined(PB_PACKED)
+  if constexpr (sizeof(T) == 4) __builtin_ia32_maskstoreps256((vec*)p, before(count), y);
+  else store_halves((char*)p, y, count);
 #else
   std::memcpy(p, &y, count * sizeof(T));
 #endif
@@ -196,17 +255,31 @@ inline vec sqrt(vec x) {
 }
 inline vec relu(vec x) { return x < 0 ? vec{} : x; }
 
+// Returns a * b + c, rounded once where the machine has an instruction for it, whatever the compiler may contract.
+template <class V> inline V fma(V a, V b, V c) {
+#if defined(PB_HALF) && defined(__FMA__)  // GCC would split a loop over 16 lanes
+  if constexpr (std::is_same_v<V, vec>)
+    asm("vfmadd213ps %2, %1, %0" : PB_REGISTER(+)(a) : PB_REGISTER()(b), PB_REGISTER()(c));
+  else
+    asm("vfmadd213pd %2, %1, %0" : PB_REGISTER(+)(a) : PB_REGISTER()(b), PB_REGISTER()(c));
+  return a;
+#else
+  return a * b + c;
+#endif
+}
 template <class V, class C> inline V poly(V, C c) { return V{} + c; }
-template <class V, class C, class... Rest> inline V poly(V x, C c, Rest... rest) { return poly(x, rest...) * x + c; }
+template <class V, class C, class... Rest> inline V poly(V x, C c, Rest... rest) {
+  return fma(poly(x, rest...), x, V{} + c);
+}
 
 // The coefficients here and below are this project's weighted minimax fits (Lawson's iteration, Chebyshev nodes).
 struct Reduced { vec k, r, em1; };  // x = k ln 2 + r, em1 = e^r - 1
 inline Reduced reduce_exp(vec x) {
   constexpr float magic = 0x1.8p23f;  // adding it rounds to an integer
-  vec k = (x * 1.44269504f + magic) - magic;
-  vec r = x - k * 0x1.62e4p-1f - k * 0x1.7f7d1cp-20f;  // ln 2 in two parts, the first exact times k
+  vec k = fma(x, all(1.44269504f), all(magic)) - magic;
+  vec r = fma(k, all(-0x1.7f7d1cp-20f), fma(k, all(-0x1.62e4p-1f), x));  // ln 2 in two parts, the first exact times k
   vec q = poly(r, 0.5f, 0.166665173f, 0.041666201f, 0.00836907293f, 0.00139508091f);
-  return {k, r, r * r * q + r};
+  return {k, r, fma(r * r, q, r)};
 }
 inline vec power_of_two(vec k) {  // for k in [-126, 127]
   return bits<vec>((__builtin_convertvector(k, ivec) + 127) << 23);
@@ -226,7 +299,7 @@ inline vec exp(vec x) {
 inline vec expm1_within(vec x) {  // for |x| < 87
   auto [k, r, em1] = reduce_exp(x);
   vec scale = power_of_two(k);
-  return em1 * scale + (scale - 1);
+  return fma(em1, scale, scale - 1);
 }
 inline vec expm1(vec x) { return x > 87 ? exp(x) : expm1_within(x < -20 ? all(-20) : x); }
 inline vec log(vec x) {
