@@ -36,7 +36,7 @@ MODELS = {
     "diffusers/AutoencoderTiny": Variant(1, 64),
     "torch-geometric/GraphSAGE": Variant(1, 1000),
     "torch-geometric/GIN": Variant(1, 1000),
-    "monai/BasicUNetPlusPlus": Variant(1, 128),
+    "monai/EfficientNetBN": Variant(1, 128),
     "pytorchcv/resnet18": Variant(1, 224),
     "vit-pytorch/vit.ViT": Variant(1, 224),
 }
