@@ -11,13 +11,15 @@ import pytest
 import torch
 from torch import nn
 
+from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.forge import corpus, curate, windows
 from pytest_passbench.forge.capture import Captured, capture
 from pytest_passbench.forge.corpus import Graph, capture_case
 from pytest_passbench.forge.curate import choose, draw, make_task, task_id
 from pytest_passbench.forge.decompose import calls
+from pytest_passbench.forge.jobs import Job, run_jobs
 from pytest_passbench.forge.models import ModelCase, Variant
-from pytest_passbench.forge.steps import Job, run_jobs, write_step
+from pytest_passbench.forge.steps import write_step
 from pytest_passbench.forge.suite_check import verify
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.find import discover
@@ -208,7 +210,7 @@ def test_jobs_survive_a_crash_and_a_hang_and_are_not_done_twice(
     good = job("good", lambda: (tmp_path / "good").write_text("1"))
     dies, hangs = job("dies", lambda: os._exit(3)), job("hangs", lambda: time.sleep(60))
     jobs = [good, dies, hangs, job("raises", lambda: 1 / 0)]
-    assert run_jobs(jobs, 2, 1.0) == ["dies", "hangs", "raises"]
+    assert sorted(run_jobs(jobs, 2, 1.0, ProgressLines("forge"))) == ["dies", "hangs", "raises"]
     reasons = {j.name: j.failure.read_text() for j in jobs[1:]}
     assert "exit code 3" in reasons["dies"]
     assert "longer than" in reasons["hangs"]
@@ -217,7 +219,7 @@ def test_jobs_survive_a_crash_and_a_hang_and_are_not_done_twice(
     assert "raises: ZeroDivisionError" in said
     assert f"4 jobs ended; the reasons of 3 failures lie in {tmp_path}/*.failed" in said
     (tmp_path / "good").write_text("2")
-    run_jobs(jobs, 2, 1.0)
+    assert run_jobs(jobs, 2, 1.0, ProgressLines("forge")) == []
     assert (tmp_path / "good").read_text() == "2"
 
 

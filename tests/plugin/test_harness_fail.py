@@ -100,7 +100,7 @@ def test_it_is_judged_again_when_the_run_goes_on(bench):
     run = last(bench)
     assert [record["arm"]["status"] for record in run["records"]] == ["ran"] * 3
     assert not list(max(bench.path.glob("reports/*")).glob("journal*"))
-    assert list(folder.glob("journal*"))
+    assert not list(folder.glob("journal*"))
 
 
 def test_a_file_with_it_is_not_verified_as_whole(bench, capsys):

@@ -312,7 +312,8 @@ def seen_from(view: list[str], bench: PytestFolder) -> subprocess.CompletedProce
 @pytest.mark.bubblewrap
 def test_a_disk_that_fills_up_costs_nothing_but_the_place_of_the_results(bench):
     fills = "open('reports/more', 'wb', buffering=0).writelines(iter(lambda: bytes(512), None))"
-    bench.conftest(ONCE.replace("{end}", f"with contextlib.suppress(OSError): {fills}"))
+    long = "subgraph.meta['output'] = 'no room ' * 1024"  # a short record would fit into the last page
+    bench.conftest(ONCE.replace("{end}", f"{long}\n                with contextlib.suppress(OSError): {fills}"))
     ran = seen_from(["--size", str(64 << 10), "--tmpfs", str(bench.path / "reports")], bench)
     assert ran.returncode == pytest.ExitCode.TESTS_FAILED
     assert "journal.jsonl: cannot be written: No space left on device" in ran.stdout
