@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.kernels import toolchain
 
 TIMEOUT_SECONDS = 60
+_POLL_SECONDS = 0.5  # how soon a killed compiler is noticed whose pipes are still open
 MAX_MEMORY_BYTES = 2 << 30  # of each of the compiler's processes
 SCRATCH_BYTES = 96 << 20
 _MAX_FILE_BYTES = 24 << 20  # a quarter of the folder, so that the compiler's messages have room
@@ -81,12 +83,14 @@ def run_compiler(
         command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True, cwd="/"
     ) as process:
         try:
-            data, output = process.communicate(source, timeout=min(limit, patience))
+            data, output = _communicate(process, source, min(limit, patience))
         except BaseException as error:
             stopped = any(map(_is_stopped, processes.descendants(process.pid)))
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # all processes of bubblewrap's sandbox end with the first
             if isinstance(error, subprocess.TimeoutExpired):
+                if process.poll() in KILLED and walls.strong:
+                    raise ProcessLost(LOST) from None
                 if stopped and walls.strong:
                     raise ProcessLost("the compiler was stopped from outside") from None
                 if patience < limit:
@@ -96,6 +100,23 @@ def run_compiler(
     if process.returncode in KILLED and walls.strong:
         raise ProcessLost(LOST)
     return process.returncode, data, output
+
+
+def _communicate(process: subprocess.Popen[bytes], source: bytes, seconds: float) -> tuple[bytes, bytes]:
+    """Return standard output and standard error of a process that reads ``source``.
+
+    Raises TimeoutExpired after these seconds, and soon after the process was killed. Bubblewrap, if killed while it
+    starts, leaves a child that holds its pipes.
+    """
+    end = time.monotonic() + seconds
+    unsent: bytes | None = source
+    while True:
+        try:
+            return process.communicate(unsent, timeout=min(_POLL_SECONDS, max(0.0, end - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            if process.poll() in KILLED or time.monotonic() >= end:
+                raise
+            unsent = None  # the first call began to send it, and the next ones go on
 
 
 def _is_stopped(pid: int) -> bool:
