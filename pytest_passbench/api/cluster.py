@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import platform
-import socket
 import tarfile
 import time
 from collections import Counter, deque
@@ -24,6 +23,7 @@ from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
+from pytest_passbench.core.ray_cluster import INSTALL, connect
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
@@ -32,9 +32,7 @@ from pytest_passbench.run.ledger import of_harness
 
 MAX_LOSSES = 3  # of judges that had a task, before the task is taken for the reason; and of judges at their start
 LOOK_SECONDS = 5.0  # between two looks for machines that have joined
-REACH_SECONDS = 10.0  # for a cluster's head to answer
 NODES_TIMEOUT_SECONDS = 120.0  # for a node to be there, if there is none
-_INSTALL = "pip install 'pytest-passbench[ray]'"
 
 
 @dataclass(frozen=True)
@@ -149,7 +147,7 @@ class _CallProgress:
         """
         self.unstarted[judge.node, judge.index] += 1
         if self.unstarted[judge.node, judge.index] >= MAX_LOSSES:
-            remedy = f"{_INSTALL} on each machine, in the same version"
+            remedy = f"{INSTALL} on each machine, in the same version"
             raise UserError(f"no judge starts on a machine: {how}", where=f"ray, {judge.host}", remedy=remedy)
 
 
@@ -160,19 +158,8 @@ class Cluster:
     """
 
     def __init__(self, settings: Settings, thorough: bool, address: str | None = None) -> None:
-        try:
-            import ray
-        except ImportError:
-            raise UserError("Ray is not installed", where="ray", remedy=_INSTALL) from None
-        self._ray, self._settings, self._thorough = ray, settings, thorough
-        self._owns_ray = not ray.is_initialized()
-        if self._owns_ray:
-            try:
-                _reach(address or "")
-                ray.init(address=address, log_to_driver=False, include_dashboard=False if address is None else None)
-            except (OSError, ValueError, RuntimeError) as error:
-                remedy = "start it with `ray start --head`, or leave the address out"
-                raise UserError(f"no Ray cluster answers: {error}", where=f"ray, {address}", remedy=remedy) from None
+        self._connection = connect(address, f"ray, {address}" if address else "ray")
+        self._ray, self._settings, self._thorough = self._connection.ray, settings, thorough
         self._judges: list[_JudgeActor] = []
         self._looked = 0.0
         self._grow()
@@ -273,15 +260,7 @@ class Cluster:
     def close(self) -> None:
         """End all judges, and leave the cluster if this process has joined it for them."""
         self._stop()
-        if self._owns_ray:
-            self._ray.shutdown()
-
-
-def _reach(address: str) -> None:
-    """Raise OSError if nothing listens at an address with a port. Ray would try for many minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if host and port.isdigit():
-        socket.create_connection((host, int(port)), timeout=REACH_SECONDS).close()
+        self._connection.close()
 
 
 def _awaited(judge: _JudgeActor) -> bool:

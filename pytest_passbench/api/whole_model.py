@@ -15,13 +15,13 @@ from pytest_passbench.core import misses
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.settings import Settings
+from pytest_passbench.core.settings import INDUCTOR, Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.forge.eager_times import operator_times
 from pytest_passbench.forge.models import ModelCase
 from pytest_passbench.forge.whole_model import WholeModel, whole_model
 from pytest_passbench.judge.survey import MatchReport, survey
-from pytest_passbench.report.whole_model import INDUCTOR, ModelReport, OperatorCall
+from pytest_passbench.report.whole_model import ModelReport, OperatorCall
 from pytest_passbench.run.ledger import Ledger, check_machine, open_candidates, run_seed
 
 Say = Callable[[str], None]
@@ -60,8 +60,7 @@ def matched(task: Task, settings: Settings) -> dict[str, MatchReport]:
     result = survey(settings.candidates[0], settings.policy, task)
     fault = next((finding for finding in result.findings if finding.severity in ("violation", "error")), None)
     if fault is not None:
-        place = f"{fault.file}:{fault.line}" if fault.line else fault.file
-        raise UserError(line(fault.message, 500), where=place or settings.candidates[0])
+        raise UserError(line(fault.message, 500), where=fault.place or settings.candidates[0])
     if not any(report.places for report in result.matched):
         reports = [item for report in result.matched for item in report.passes]
         why = line(misses.message(reports), 300) if reports else "it has no passes for all tasks"

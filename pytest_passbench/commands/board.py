@@ -95,11 +95,11 @@ def _sources(files: Sequence[Path]) -> list[RunFile]:
 
 
 def _write(boards: Sequence[Board], path: Path) -> None:
+    from pytest_passbench.core.files import write_text
     from pytest_passbench.report.board import page, texts
-    from pytest_passbench.run import results_file
 
     make = {".html": page.render, ".md": texts.as_markdown, ".csv": texts.as_csv, ".tex": texts.as_latex}
-    results_file.write_text(path, make[path.suffix](boards))
+    write_text(path, make[path.suffix](boards))
 
 
 def _print(boards: Sequence[Board]) -> None:

@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -13,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from pytest_passbench.core.checks import count, duration, seconds, whole
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import write_text
 from pytest_passbench.core.plurals import counted
+from pytest_passbench.dataset.names import KINDS, SPLITS
 
 if TYPE_CHECKING:
     from pytest_passbench.dataset.rows import GraphRow
 
 HELP = "Build a data set of unique graphs from configurations, look at it, and make tasks of its rows."
-SPLITS = ("train", "validation", "test")
-KINDS = ("whole", "fusible", "anchored", "typical", "single")
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -90,7 +91,7 @@ def build(args: argparse.Namespace) -> int:
     from pytest_passbench.core.progress import ProgressLines
     from pytest_passbench.dataset import build as building
     from pytest_passbench.dataset import shards, splits, summary
-    from pytest_passbench.dataset.architectures import pick
+    from pytest_passbench.dataset.architectures import libraries
     from pytest_passbench.suite.find import discover, installed_tasks
 
     shards.arrow()  # before hours of work
@@ -98,16 +99,17 @@ def build(args: argparse.Namespace) -> int:
     settings = building.BuildSettings(args.out, args.processes, args.timeout, args.budget)
     progress = ProgressLines("dataset")
     with without_logs():
-        building.build(pick(names, args.also), settings, progress, args.ray)
+        building.build(libraries(names, args.also), settings, progress, args.ray)
         progress.stage("writing the shards")
-        rows = building.merged(building.cases(settings.work))
+        rows = building.merged(building.cases(settings.captures))
         splits.assign(rows, splits.held_out(ref.load() for ref in discover(args.held_out or installed_tasks())))
     if not rows:
-        raise UserError("no architecture was captured", where=args.out, remedy="see the reasons in its work/*.failed")
+        remedy = f"see the reasons in its {building.CAPTURES}/*.failed"
+        raise UserError("no architecture was captured", where=args.out, remedy=remedy)
     shards.write(rows, args.out)
-    counts = summary.summarise(rows, settings.work)
+    counts = summary.summarise(rows, settings.captures)
     summary.save(counts, args.out)
-    (args.out / "README.md").write_text(summary.card(counts), encoding="utf-8")
+    write_text(args.out / "README.md", summary.card(counts))
     progress.clear()
     print("\n".join(summary.lines(counts)))
     return 0
@@ -132,6 +134,8 @@ def check(args: argparse.Namespace) -> int:
     apart = splits.held_out(ref.load() for ref in discover(args.held_out or installed_tasks()))
     faults = [f"row {row.id}: its text has the hash {text_hash(row.source)}"
               for row in rows if row.id != text_hash(row.source)]  # fmt: skip
+    faults += [f"row {key}: {count} rows have this id"
+               for key, count in Counter(row.id for row in rows).items() if count > 1]  # fmt: skip
     faults += splits.leaks(rows, apart)
     print(
         "".join(f"{fault}\n" for fault in faults)

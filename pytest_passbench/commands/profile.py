@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from pytest_passbench.commands.results import add_file, warn_if_changed
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.settings import INDUCTOR
 
 if TYPE_CHECKING:
     from pytest_passbench.report.profile import CompilerProfile
 
 HELP = """Show how the default compiler fares on the subgraphs of a run that judged it beside its candidates: on which
 share it is slower than eager, tied and faster, by eager's time, dtype and class of operators."""
-INDUCTOR = "inductor"
 PICTURES = (".svg", ".pdf")
 PIXELS, INCHES = 720.0, 7.5
 

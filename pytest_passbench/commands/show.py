@@ -75,9 +75,10 @@ def run(args: argparse.Namespace) -> int:
         if line := forecast_line(view):
             print(f"\n{line}")
     if args.html is not None:
+        from pytest_passbench.core.files import write_text
         from pytest_passbench.report import html
 
-        results_file.write_text(args.html, html.page(report))
+        write_text(args.html, html.page(report))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A user's files, read with limits: only regular files, of at most so many bytes, with one message for each fault."""
+"""A user's files, with one message for each fault: only regular files are read, of at most so many bytes."""
 
 from __future__ import annotations
 
@@ -99,6 +99,19 @@ def decode(data: bytes, path: Path) -> str:
         line = data.count(b"\n", 0, error.start) + 1
         raise UserError("not UTF-8 text", where=f"{path}:{line}", remedy="save it as UTF-8") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file of UTF-8 and its folder. A reader sees the old file or the whole new one. Raises UserError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Two processes that write the same file must not write the same temporary file.
+        part = path.with_name(f".{path.name}.{os.getpid()}")
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        remedy = "name a folder that you may write to"
+        raise UserError(f"cannot be written: {error.strerror}", where=path, remedy=remedy) from error
 
 
 def _unreadable(path: Path, error: OSError | ValueError) -> UserError:

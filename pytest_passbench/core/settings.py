@@ -14,6 +14,8 @@ from typing import Literal
 from pytest_passbench.core.criterion import Criterion
 
 Pipeline = Literal["dynamo", "direct", "inductor"]
+INDUCTOR: Pipeline = "inductor"
+"""The pipeline of TorchInductor, and the name of the baseline that it gives."""
 Policy = Literal["kernels", "open"]
 Audit = Literal["off", "standard", "paranoid"]
 Sandbox = Literal["auto", "required"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import runpy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import TypeVar
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
@@ -28,12 +30,18 @@ class Architecture:
     @property
     def version(self) -> str:
         """The version of the library; empty if it is not installed as a package."""
-        try:
-            return metadata.version(self.library)
-        except metadata.PackageNotFoundError:
-            return ""
+        return _version(self.library)
 
 
+@functools.cache
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+Listed = TypeVar("Listed")
 Wide = Callable[[], Iterable[tuple[str, ModelCase]]]
 #: Libraries as a whole: a family and a case each.
 WIDE: tuple[tuple[str, str, Wide], ...] = (
@@ -43,26 +51,49 @@ WIDE: tuple[tuple[str, str, Wide], ...] = (
 )
 
 
-def libraries(also: Iterable[Path] = ()) -> dict[str, list[Architecture]]:
-    """Return the architectures of each library that is installed here, those of different families in turn.
+def libraries(names: Collection[str] = (), also: Iterable[Path] = ()) -> dict[str, list[Architecture]]:
+    """Return the architectures of these libraries, of all that are installed if none is named.
 
-    ``also`` are a user's own files (:func:`from_file`). Raises UserError if one of them is none.
+    Those of different families take turns. ``also`` are a user's own files (:func:`from_file`). Raises UserError for
+    a library that is not installed or cannot be imported, and for a file that has no architectures.
     """
+
+    def is_left_out(library: str) -> bool:
+        return bool(names) and library not in names
+
     groups: dict[str, list[Architecture]] = {}
     for path in also:
         for architecture in from_file(path):
             groups.setdefault(architecture.library, []).append(architecture)
     for source in tables.SOURCES:
-        for case in source.cases():
+        for case in [] if is_left_out(source.LIBRARY) else _listed(source.LIBRARY, source.cases):
             groups.setdefault(source.LIBRARY, []).append(
                 Architecture(case, source.LIBRARY, source.LICENSE, family_of(case.name))
             )
     for library, license_name, wide in WIDE:
         listed = {architecture.case.name for architecture in groups.get(library, [])}
-        for family, case in wide():
+        for family, case in [] if is_left_out(library) else _listed(library, wide):
             if case.name not in listed:
                 groups.setdefault(library, []).append(Architecture(case, library, license_name, family))
-    return {library: list(in_turn(group, lambda item: item.family)) for library, group in groups.items()}
+    missing = sorted(set(names) - set(groups))
+    if missing:
+        raise UserError(f"{', '.join(missing)}: no such library is installed here", where="--sources",
+                        remedy=f"name some of {', '.join(sorted(libraries(also=also)))}")  # fmt: skip
+    return {
+        library: list(in_turn(group, lambda item: item.family))
+        for library, group in groups.items()
+        if not is_left_out(library)
+    }
+
+
+def _listed(library: str, cases: Callable[[], Iterable[Listed]]) -> list[Listed]:
+    """Return a library's cases. Raises UserError if the library is installed and cannot be imported."""
+    try:
+        return list(cases())
+    except Exception as error:  # of the library's own, such as a torchvision that was built for another torch
+        remedy = "install builds that fit this torch; torchvision may be removed: pip uninstall torchvision"
+        what = f"cannot be imported: {type(error).__name__}: {line(str(error))}"
+        raise UserError(what, where=library, remedy=remedy) from error
 
 
 def family_of(name: str) -> str:
@@ -89,21 +120,12 @@ def from_file(path: Path) -> list[Architecture]:
     """
     try:
         names = runpy.run_path(str(path))
-        pairs = list(names["cases"]())
-        return [Architecture(case, names["LIBRARY"], names["LICENSE"], family) for family, case in pairs]
-    except KeyError as error:
-        raise UserError(f"defines no {error.args[0]}", where=path,
-                        remedy="define LIBRARY, LICENSE and cases(): see docs/dataset.md") from error  # fmt: skip
+        missing = [name for name in ("LIBRARY", "LICENSE", "cases") if name not in names]
+        if not missing:
+            library, license_name = names["LIBRARY"], names["LICENSE"]
+            return [Architecture(case, library, license_name, family) for family, case in names["cases"]()]
     except Exception as error:  # the user's own code
         raise UserError(f"cannot be run: {type(error).__name__}: {line(str(error))}", where=path,
                         remedy="correct the file given by --also") from error  # fmt: skip
-
-
-def pick(names: Sequence[str], also: Iterable[Path] = ()) -> dict[str, list[Architecture]]:
-    """Return the architectures of these libraries, all if none is named. Raises UserError for an unknown one."""
-    groups = libraries(also)
-    missing = sorted(set(names) - set(groups))
-    if missing:
-        raise UserError(f"{', '.join(missing)}: no such library is installed here", where="--sources",
-                        remedy=f"name some of {', '.join(sorted(groups))}")  # fmt: skip
-    return {name: group for name, group in groups.items() if not names or name in names}
+    raise UserError(f"defines no {', no '.join(missing)}", where=path,
+                    remedy="define LIBRARY, LICENSE and cases(): see docs/dataset.md")  # fmt: skip

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import write_text
 from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.dataset.architectures import Architecture
 from pytest_passbench.dataset.extract import extract
@@ -23,7 +24,7 @@ from pytest_passbench.dataset.rows import CaseRows, GraphRow
 from pytest_passbench.forge.jobs import Job, run_jobs
 from pytest_passbench.forge.windows import RunRanges
 
-WORK = "work"
+CAPTURES = "captures"
 """The folder of a data set that has a file for each architecture."""
 COMPILER = (
     "torch._dynamo",
@@ -40,7 +41,7 @@ MIN_YIELD = 0.05
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """How to build: ``processes`` at a time, ``timeout`` seconds for an architecture, ``budget`` seconds in all."""
+    """Settings of a build: ``processes`` at a time, ``timeout`` seconds for each, and ``budget`` seconds in all."""
 
     out: Path
     processes: int
@@ -48,18 +49,18 @@ class BuildSettings:
     budget: float
 
     @property
-    def work(self) -> Path:
+    def captures(self) -> Path:
         """The folder with a file for each architecture."""
-        return self.out / WORK
+        return self.out / CAPTURES
 
     def target(self, architecture: Architecture) -> Path:
         """Return the file of an architecture's rows."""
-        return self.work / f"{architecture.case.name.replace('/', '__')}.json"
+        return self.captures / f"{architecture.case.name.replace('/', '__')}.json"
 
 
 @dataclass
 class Progress:
-    """What the build has so far: rows' ids, strict forms and fusible ranges, and each library's latest yields."""
+    """Progress of a build: rows' ids, strict forms and fusible ranges, and each library's yields in order."""
 
     ids: set[str] = field(default_factory=set)
     forms: set[str] = field(default_factory=set)
@@ -95,14 +96,14 @@ def build(
     Raises UserError if the folder cannot be written, or holds a file that is no part of a build.
     """
     try:
-        settings.work.mkdir(parents=True, exist_ok=True)
+        settings.captures.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror}", where=settings.out,
                         remedy="name a folder that you may write to: --out=DIR") from error  # fmt: skip
     for module in COMPILER:
         importlib.import_module(module)
     state = Progress()
-    for case in cases(settings.work):
+    for case in cases(settings.captures):
         state.add(case)
 
     def ended(job: Job) -> str:
@@ -113,44 +114,42 @@ def build(
             f"{len(state.ids):,} graphs, {sum(state.architectures.values()):,} architectures"
         )
 
-    architectures = _libraries_in_turn(groups, settings, state)
+    jobs = _libraries_in_turn(groups, settings, state)
     if ray is not None:
-        pairs = ((item, _job(item, settings, state)) for item in architectures)
         cluster = RayJobs(ray, settings.timeout, progress, ended)
-        return cluster.run(pairs, lambda: (state.ids, state.ranges), settings.budget)
-    jobs = (_job(architecture, settings, state) for architecture in architectures)
-    return run_jobs(jobs, settings.processes, settings.timeout, progress, budget=settings.budget, ended=ended)
+        return cluster.run(jobs, lambda: (state.ids, state.ranges), settings.budget)
+    captures = (job for _, job in jobs)
+    return run_jobs(captures, settings.processes, settings.timeout, progress, budget=settings.budget, ended=ended)
 
 
 def _libraries_in_turn(
     groups: dict[str, list[Architecture]], settings: BuildSettings, state: Progress
-) -> Iterator[Architecture]:
-    """Yield the open architectures, one of each library that is not exhausted, again and again."""
-    waiting = {name: iter(group) for name, group in groups.items()}
+) -> Iterator[tuple[Architecture, Job]]:
+    """Yield the architectures that are open, one of each library that is not exhausted, again and again."""
+    waiting = {name: _open_jobs(group, settings, state) for name, group in groups.items()}
     while waiting:
         for name in list(waiting):
-            architecture = None if state.is_exhausted(name) else _next_open(waiting[name], settings)
-            if architecture is None:
+            pair = None if state.is_exhausted(name) else next(waiting[name], None)
+            if pair is None:
                 del waiting[name]
             else:
-                yield architecture
+                yield pair
 
 
-def _next_open(architectures: Iterator[Architecture], settings: BuildSettings) -> Architecture | None:
-    return next((item for item in architectures if _job(item, settings, Progress()).open), None)
-
-
-def _job(architecture: Architecture, settings: BuildSettings, state: Progress) -> Job:
-    target = settings.target(architecture)
-    return Job(architecture.case.name, target, functools.partial(_work, architecture, target, state))
+def _open_jobs(
+    architectures: Iterable[Architecture], settings: BuildSettings, state: Progress
+) -> Iterator[tuple[Architecture, Job]]:
+    for architecture in architectures:
+        target = settings.target(architecture)
+        job = Job(architecture.case.name, target, functools.partial(_work, architecture, target, state))
+        if job.open:
+            yield architecture, job
 
 
 def _work(architecture: Architecture, target: Path, state: Progress) -> None:
     """Write an architecture's rows. It runs in a forked process, which has the state of the moment."""
     case = extract(architecture, state.ids, state.ranges)
-    half = target.with_suffix(".part")
-    half.write_text(json.dumps(case.to_data()), encoding="utf-8")
-    half.replace(target)
+    write_text(target, json.dumps(case.to_data()))
 
 
 def load(path: Path) -> CaseRows:
@@ -161,32 +160,34 @@ def load(path: Path) -> CaseRows:
         raise UserError("is no file of a build", where=path, remedy="remove it: it is made anew") from error
 
 
-def cases(work: Path) -> Iterator[CaseRows]:
-    """Yield the rows of each architecture, in the order of the files' names."""
-    for path in sorted(work.glob("*.json")):
+def cases(captures: Path) -> Iterator[CaseRows]:
+    """Yield the rows of each architecture, in the order in which they were captured."""
+    for path in sorted(captures.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name)):
         yield load(path)
 
 
 def merged(groups: Iterable[CaseRows]) -> list[GraphRow]:
-    """Return every row once, by id. The first architecture that has a row's text gives it; all give families."""
+    """Return every row once, in the order of the ids.
+
+    The architecture that was captured first gives a row, and all that have its text give their families. Two that
+    were captured at the same time may both have a row. The first by name then gives it.
+    """
     rows: dict[str, GraphRow] = {}
     families: dict[str, set[str]] = {}
-    for case in groups:
+    for case in sorted(groups, key=lambda case: case.architecture):
         for key in case.ids:
             families.setdefault(key, set()).add(case.family)
         for row in case.rows:
-            first = rows.setdefault(row.id, row)
-            if first is not row:
-                first.instances += [item for item in row.instances if item not in first.instances]
+            rows.setdefault(row.id, row)
     for key, row in rows.items():  # an id without a row was refused
         row.families = sorted(families[key])
     return [rows[key] for key in sorted(rows)]
 
 
-def failures(work: Path) -> Counter[str]:
+def failures(captures: Path) -> Counter[str]:
     """Return how many architectures failed, by the kind of the error."""
     causes: Counter[str] = Counter()
-    for path in work.glob("*.failed"):
+    for path in captures.glob("*.failed"):
         first = (path.read_text(encoding="utf-8").strip().splitlines() or ["no reason"])[0]
         causes[first.partition(":")[0][:60]] += 1
     return causes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import time
 from collections.abc import Collection, Iterator, Sequence
 
@@ -21,6 +22,8 @@ MAX_ELEMENTS = 1 << 28
 """The most elements of a graph's inputs together, which are drawn to run it."""
 MAX_MERGES = 200
 """The most merges of operators into n-grams, for the typical graphs of one architecture."""
+MAX_ANCHORED = 24
+"""The most anchored windows of one architecture; they are drawn by chance. There are hundreds, and each is run."""
 REQUIRED: tuple[rules.Rule, ...] = (rules.finite, rules.nan_outputs, rules.constant_outputs)
 """Rules that every row keeps. A graph that breaks one is left out."""
 MARKED: tuple[rules.Rule, ...] = (
@@ -63,8 +66,7 @@ def pieces(graphs: Sequence[Graph], ranges: RunRanges) -> Iterator[tuple[str, Gr
     """Yield every part of an architecture's graphs with its kind: whole ones first, single operators last."""
     for graph in graphs:
         yield from _piece("whole", graph, 0, len(calls(graph.graph)))
-    windows: list[Window] = [*fusible(graphs, ranges), *typical_windows({"": list(graphs)}, MAX_MERGES)]
-    for window in windows:
+    for window in _windows(graphs, ranges):
         base = graphs[window.place]
         for graph in graphs:
             if graph.index == base.index and len(calls(graph.graph)) >= window.end:
@@ -72,6 +74,15 @@ def pieces(graphs: Sequence[Graph], ranges: RunRanges) -> Iterator[tuple[str, Gr
     for graph in graphs:
         for index in range(len(calls(graph.graph))):
             yield from _piece("single", graph, index, index + 1)
+
+
+def _windows(graphs: Sequence[Graph], ranges: RunRanges) -> list[Window]:
+    """Return the fusible windows, a draw of the anchored ones, and the typical ones."""
+    windows = fusible(graphs, ranges)
+    anchored = [window for window in windows if window.kind == "anchored"]
+    drawn = random.Random(graphs[0].case).sample(anchored, min(MAX_ANCHORED, len(anchored)))
+    light = [window for window in windows if window.kind != "anchored"]
+    return [*light, *drawn, *typical_windows({"": list(graphs)}, MAX_MERGES)]
 
 
 def _piece(kind: str, graph: Graph, start: int, end: int) -> Iterator[tuple[str, Graph, GraphPiece]]:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
+from pytest_passbench.core.files import write_text
 from pytest_passbench.core.progress import ProgressLines
+from pytest_passbench.core.ray_cluster import connect
 from pytest_passbench.dataset.architectures import Architecture
 from pytest_passbench.dataset.extract import extract
 from pytest_passbench.forge.jobs import Job
@@ -42,22 +43,9 @@ class RayJobs:
     """
 
     def __init__(self, address: str, timeout: float, progress: ProgressLines, ended: Callable[[Job], str]) -> None:
-        try:
-            import ray
-        except ImportError:
-            raise UserError("Ray is not installed", where="--ray",
-                            remedy="pip install 'pytest-passbench[ray]'") from None  # fmt: skip
-        self._ray, self._timeout, self._progress, self._ended = ray, timeout, progress, ended
-        self._owns_ray = not ray.is_initialized()
-        if self._owns_ray:
-            try:
-                ray.init(
-                    address=address or None, log_to_driver=False, include_dashboard=False if not address else None
-                )
-            except (OSError, ValueError, RuntimeError, ConnectionError) as error:
-                raise UserError(f"no Ray cluster answers: {line(str(error))}", where=f"--ray={address}",
-                                remedy="start one with `ray start --head`, or leave it out") from None  # fmt: skip
-        self._extract = ray.remote(num_cpus=1, max_retries=0, max_calls=1)(_extracted)
+        self._connection = connect(address or None, f"--ray={address}")
+        self._ray, self._timeout, self._progress, self._ended = self._connection.ray, timeout, progress, ended
+        self._extract = self._ray.remote(num_cpus=1, max_retries=0, max_calls=1)(_extracted)
         self._running: dict[Any, _RemoteCapture] = {}
         self.failed: list[str] = []
         self._done = 0
@@ -80,8 +68,7 @@ class RayJobs:
         finally:
             for future in self._running:
                 self._ray.cancel(future, force=True)
-            if self._owns_ray:
-                self._ray.shutdown()
+            self._connection.close()
         return self.failed
 
     def _cores(self) -> int:
@@ -116,9 +103,7 @@ class RayJobs:
                 self._fail(task, f"took longer than {self._timeout} s")
 
     def _write(self, task: _RemoteCapture, text: str) -> None:
-        half = task.job.target.with_suffix(".part")
-        half.write_text(text, encoding="utf-8")
-        half.replace(task.job.target)
+        write_text(task.job.target, text)
         self._done += 1
         self._progress.update(f"[{self._done}] {task.job.name}{self._ended(task.job)}")
 

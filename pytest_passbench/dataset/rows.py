@@ -13,10 +13,6 @@ from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.forge.instances import Instance
 from pytest_passbench.forge.normal_form import digest
 
-KINDS = ("whole", "fusible", "anchored", "typical", "single")
-"""How a graph was cut from a model: all of it; a run that fuses into no more kernels than its first operator; a run
-about a heavy operator; a frequent sequence of operators; one operator."""
-
 
 @dataclass
 class GraphRow:
@@ -59,7 +55,7 @@ class GraphRow:
 
 @dataclass
 class CaseRows:
-    """What one architecture gave.
+    """The rows of one architecture.
 
     ``rows`` are its new graphs, ``ids`` the hashes of all, those that were there before included. ``ranges`` are
     the fusible ranges of the runs that were searched. ``refused`` counts the graphs that were left out, by rule.

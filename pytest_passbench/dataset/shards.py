@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.dataset.names import SPLITS
 from pytest_passbench.dataset.rows import GraphRow
-from pytest_passbench.dataset.splits import SPLITS
 
 DATA = "data"
 ROWS_PER_SHARD = 50_000

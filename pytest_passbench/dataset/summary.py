@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.dataset.build import failures, load
-from pytest_passbench.dataset.rows import KINDS, GraphRow
-from pytest_passbench.dataset.splits import SPLITS
+from pytest_passbench.core.files import write_text
+from pytest_passbench.dataset.build import cases, failures
+from pytest_passbench.dataset.names import KINDS, SPLITS
+from pytest_passbench.dataset.rows import GraphRow
 
 FILE = "summary.json"
 POINTS = 40
@@ -21,7 +22,7 @@ POINTS = 40
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What there was after so many CPU seconds: architectures, texts and strict forms."""
+    """The counts of architectures, texts and strict forms after so many CPU seconds."""
 
     seconds: float
     architectures: int
@@ -52,9 +53,9 @@ class Summary:
     curve: list[CurvePoint]
 
 
-def summarise(rows: Sequence[GraphRow], work: Path) -> Summary:
-    """Return the counts of these rows, and of the build in the folder ``work``."""
-    points = curve(work)
+def summarise(rows: Sequence[GraphRow], captures: Path) -> Summary:
+    """Return the counts of these rows, and of the build in the folder ``captures``."""
+    points = curve(captures)
     kinds = Counter(row.kind for row in rows)
     splits = Counter(row.split for row in rows)
     return Summary(
@@ -67,16 +68,16 @@ def summarise(rows: Sequence[GraphRow], work: Path) -> Summary:
         operators=len({name for row in rows for name in row.operators}),
         splits={name: splits[name] for name in SPLITS},
         kinds={name: kinds[name] for name in KINDS},
-        libraries=_libraries(rows, work),
-        causes=dict(failures(work).most_common()),
+        libraries=_libraries(rows, captures),
+        causes=dict(failures(captures).most_common()),
         cpu_hours=round(points[-1].seconds / 3600, 2) if points else 0.0,
         curve=points,
     )
 
 
-def _libraries(rows: Iterable[GraphRow], work: Path) -> dict[str, dict[str, int | str]]:
+def _libraries(rows: Iterable[GraphRow], captures: Path) -> dict[str, dict[str, int | str]]:
     """Return for each library its version and licence, its architectures, and the graphs that it gave first."""
-    architectures = Counter(path.name.partition("__")[0] for path in work.glob("*.json"))
+    architectures = Counter(path.name.partition("__")[0] for path in captures.glob("*.json"))
     graphs: Counter[str] = Counter()
     about: dict[str, tuple[str, str]] = {}
     for row in rows:
@@ -89,12 +90,10 @@ def _libraries(rows: Iterable[GraphRow], work: Path) -> dict[str, dict[str, int 
     }  # fmt: skip
 
 
-def curve(work: Path) -> list[CurvePoint]:
-    """Return the course of a build, in the order in which the architectures' files were made."""
-    paths = sorted(work.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+def curve(captures: Path) -> list[CurvePoint]:
+    """Return the course of a build, in the order in which the architectures were captured."""
     ids, forms, seconds, points = set[str](), set[str](), 0.0, list[CurvePoint]()
-    for number, path in enumerate(paths, 1):
-        case = load(path)
+    for number, case in enumerate(cases(captures), 1):
         ids.update(case.ids)
         forms.update(row.form for row in case.rows)
         seconds += case.seconds
@@ -105,7 +104,7 @@ def curve(work: Path) -> list[CurvePoint]:
 
 def save(summary: Summary, out: Path) -> None:
     """Write the counts beside the shards."""
-    (out / FILE).write_text(json.dumps(asdict(summary), indent=1) + "\n", encoding="utf-8")
+    write_text(out / FILE, json.dumps(asdict(summary), indent=1) + "\n")
 
 
 def read(out: Path) -> Summary:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -11,45 +11,11 @@ from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.report.tables import NONE, Table, offset, tolerance
+from pytest_passbench.score.classes import class_of
 from pytest_passbench.score.interval import Interval, combined
-from pytest_passbench.suite.allowlist import words
 
 BOUNDS_MS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 """The bounds between the groups of eager's time, in milliseconds per call."""
-
-CLASSES = {
-    "convolution": words("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution"),
-    "product": words("""
-        linear matmul mm bmm addmm addbmm baddbmm addmv mv dot einsum tensordot bilinear cdist
-        scaled_dot_product_attention multi_head_attention_forward lstm gru
-        """),
-    "sort or scan": words("""
-        sort argsort topk cumsum cumprod cummax cummin logcumsumexp unique searchsorted bucketize histc bincount
-        """),
-    "index": words("""
-        embedding embedding_bag gather scatter scatter_add scatter_reduce index_select index_add index_copy take
-        take_along_dim index_put masked_fill masked_select grid_sample one_hot
-        """),
-    "pool": words("""
-        avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
-        adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d interpolate upsample unfold
-        """),
-    "reduction": words("""
-        sum mean var std amax amin max min norm layer_norm group_norm batch_norm instance_norm rms_norm softmax
-        log_softmax logsumexp var_mean std_mean normalize argmax argmin all any prod vector_norm
-        linalg_vector_norm cross_entropy
-        """),
-    "layout": words("""
-        view reshape permute transpose contiguous cat stack split chunk unbind squeeze unsqueeze expand flatten
-        getitem to clone pad roll flip repeat narrow select movedim tile t unflatten repeat_interleave tril triu
-        pixel_shuffle channel_shuffle meshgrid arange zeros ones full empty
-        """),
-}
-"""The operators of each class. A subgraph is of the first class that one of its operators has.
-
-It is a matter of layout if all of its operators are, and elementwise otherwise.
-"""
-ELEMENTWISE, LAYOUT = "elementwise", "layout"
 VERDICTS = ("SLOWER", "SAME", "FASTER", "UNRESOLVED")
 
 
@@ -145,15 +111,6 @@ def _profiled(record: Record, speed: Speed, compiler: str) -> ProfiledSubgraph:
     agrees = record.levels("ladder", compiler)[0] <= record.tolerance
     right = agrees, record.accurate(compiler) is not False
     return ProfiledSubgraph(record.task, record.subgraph, record.dtype, class_of(record.operators), speed, right)
-
-
-def class_of(operators: Iterable[str]) -> str:
-    """Return the class of a subgraph with these operators."""
-    names = set(operators)
-    for kind, members in CLASSES.items():
-        if kind != LAYOUT and names & members:
-            return kind
-    return LAYOUT if names and names <= CLASSES[LAYOUT] else ELEMENTWISE
 
 
 def _range(low: float, high: float) -> str:

@@ -11,13 +11,13 @@ from pytest_passbench.core.escape import line
 from pytest_passbench.core.ladder import NEVER, right_at
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import RAN, Record, Speed
+from pytest_passbench.core.settings import INDUCTOR
 from pytest_passbench.report.tables import NONE, NOT_MEASURED, Table
 from pytest_passbench.report.terminal import show
 from pytest_passbench.score.interval import Interval, digits, quotient
 from pytest_passbench.timing.estimate import from_values, pair_value, weights
 from pytest_passbench.timing.looks import TO_EAGER
 
-INDUCTOR = "inductor"
 MAX_OPERATORS = 10  # lines of the table of operators
 MAX_REASONS = 5  # why regions were left to eager
 

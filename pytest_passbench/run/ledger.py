@@ -242,11 +242,12 @@ def write(report: Report, folder: Path) -> None:
 
     Raises UserError if they cannot be written.
     """
+    from pytest_passbench.core.files import write_text
     from pytest_passbench.report import markdown
     from pytest_passbench.run import results_file
 
     results_file.write(folder, report.run)
-    results_file.write_text(folder / "comment.md", markdown.comment(report))
+    write_text(folder / "comment.md", markdown.comment(report))
     write_reports(report, folder / results_file.NAME)
 
 
@@ -256,12 +257,13 @@ def write_reports(report: Report, results: Path) -> None:
     They are called ``results.md`` and ``report.html``, or as the results file is if that has another name. Raises
     UserError if they cannot be written.
     """
+    from pytest_passbench.core.files import write_text
     from pytest_passbench.report import html, markdown
     from pytest_passbench.run import results_file
 
     page = results.with_name(html.NAME) if results.name == results_file.NAME else results.with_suffix(".html")
-    results_file.write_text(results.with_suffix(".md"), markdown.render(report))
-    results_file.write_text(page, html.page(report))
+    write_text(results.with_suffix(".md"), markdown.render(report))
+    write_text(page, html.page(report))
 
 
 def fresh_folder(report_dir: Path, started: str, names: Iterable[str]) -> Path:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
-from pytest_passbench.core.files import kind_of, read_text
+from pytest_passbench.core.files import kind_of, read_text, write_text
 from pytest_passbench.core.jsontext import parse as parse_json
 from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.core.run import SCHEMA, Run, digest, plain
@@ -29,19 +28,6 @@ def write(folder: Path, run: Run) -> None:
 def write_file(path: Path, run: Run) -> None:
     """Write the run to a file of any name, as :func:`write` does."""
     write_text(path, json.dumps(plain(run.to_json()), indent=1, allow_nan=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write one report file atomically: a temporary file beside it, then a rename."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Two runs that write the same report must not write the same temporary file.
-        part = path.with_name(f".{path.name}.{os.getpid()}")
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        remedy = "choose another folder for the report, one that you may write to"
-        raise UserError(f"cannot be written: {error.strerror}", where=path, remedy=remedy) from error
 
 
 def read(path: Path) -> Run:

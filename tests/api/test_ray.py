@@ -103,5 +103,5 @@ def test_judges_that_never_start_end_the_call(cluster, bench, monkeypatch):
 def test_a_cluster_that_is_not_there_is_named(ray):
     ray.shutdown()
     for address in ("127.0.0.1:1", "ray://127.0.0.1:1"):
-        with pytest.raises(UserError, match=f"ray, {address}: no Ray cluster answers: .*refused .start it with"):
+        with pytest.raises(UserError, match=f"ray, {address}: no Ray cluster answers: .*refused .start one with"):
             pytest_passbench.Evaluator(backend="ray", address=address)

@@ -165,7 +165,7 @@ def test_a_build_that_was_killed_goes_on_where_it_was(folder, tmp_path):
     command = [sys.executable, "-c", "import sys; from pytest_passbench.commands.main import main; sys.exit(main())"]
     environment = {**os.environ, "PASSBENCH_TEST_PAUSE": "0.5"}
     process = subprocess.Popen([*command, *build(tmp_path)], env=environment, stderr=subprocess.DEVNULL)
-    work = tmp_path / "set" / "work"
+    work = tmp_path / "set" / "captures"
     deadline = time.monotonic() + 60
     while not list(work.glob("*.json")) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
