@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
-from pytest_passbench.dataset.sources import timm, transformers, x_transformers
+from pytest_passbench.dataset.sources import small, timm, transformers, x_transformers
 from pytest_passbench.forge import sources as tables
 from pytest_passbench.forge.models import ModelCase
 
@@ -48,6 +48,7 @@ WIDE: tuple[tuple[str, str, Wide], ...] = (
     (transformers.LIBRARY, transformers.LICENSE, transformers.cases),
     (timm.LIBRARY, timm.LICENSE, timm.cases),
     (x_transformers.LIBRARY, x_transformers.LICENSE, x_transformers.cases),
+    *((library.name, library.license, library.cases) for library in small.LIBRARIES),
 )
 
 

@@ -18,7 +18,7 @@ from pytest_passbench.forge.normal_form import normal_form
 from pytest_passbench.forge.windows import RunRanges, Window, fusible, typical_windows
 from pytest_passbench.suite.opnames import is_metadata, is_random
 
-MAX_ELEMENTS = 1 << 28
+MAX_ELEMENTS = 1 << 26
 """The most elements of a graph's inputs together, which are drawn to run it."""
 MAX_MERGES = 200
 """The most merges of operators into n-grams, for the typical graphs of one architecture."""

@@ -5,8 +5,10 @@ They can be stopped and started again: finished files are not made anew.
 
 from __future__ import annotations
 
+import functools
 import math
 import multiprocessing as mp
+import resource
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -14,8 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_passbench.core.progress import ProgressLines
+from pytest_passbench.suite.limits import machine_bytes
 
 POLL_SECONDS = 0.02
+MIN_DATA_BYTES = 2 << 30
+"""The least memory that a job may allocate. Its share of the machine's is more, as a rule."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +82,12 @@ class _Pool:
         self.failed: list[str] = []
         self._done, self._context = 0, mp.get_context("fork")
         self._failures: Path | None = None
+        self._data_bytes = max(MIN_DATA_BYTES, machine_bytes() // (processes + 1))
 
     def begin(self, job: Job) -> None:
         """Start a job's process."""
-        process: mp.process.BaseProcess = self._context.Process(target=_attempt, args=(job,), daemon=True)
+        attempt = functools.partial(_attempt, job, self._data_bytes)
+        process: mp.process.BaseProcess = self._context.Process(target=attempt, daemon=True)
         process.start()
         self.running[process] = (job, time.monotonic() + self.timeout)
 
@@ -104,7 +111,9 @@ class _Pool:
             self._progress.note(f"{self._done} jobs ended{reasons if self.failed else ''}")
 
 
-def _attempt(job: Job) -> None:
+def _attempt(job: Job, data_bytes: int) -> None:
+    # Beyond its share of memory an allocation fails. Otherwise the kernel might end another process for it.
+    resource.setrlimit(resource.RLIMIT_DATA, (data_bytes, data_bytes))
     job.target.parent.mkdir(parents=True, exist_ok=True)
     try:
         job.work()
