@@ -7,6 +7,7 @@ again on another one.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.core.ray_cluster import connect
 from pytest_passbench.dataset.architectures import Architecture
 from pytest_passbench.dataset.extract import extract
-from pytest_passbench.forge.jobs import Job
+from pytest_passbench.forge.jobs import Job, limit_memory
 from pytest_passbench.forge.windows import RunRanges
 
 MAX_LOSSES = 3
@@ -122,6 +123,7 @@ def _extracted(architecture: Architecture, known: set[str], ranges: RunRanges) -
     import torch
 
     torch.set_num_threads(1)
+    limit_memory(os.cpu_count() or 1)
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
     return json.dumps(extract(architecture, known, ranges).to_data())

@@ -82,11 +82,10 @@ class _Pool:
         self.failed: list[str] = []
         self._done, self._context = 0, mp.get_context("fork")
         self._failures: Path | None = None
-        self._data_bytes = max(MIN_DATA_BYTES, machine_bytes() // (processes + 1))
 
     def begin(self, job: Job) -> None:
         """Start a job's process."""
-        attempt = functools.partial(_attempt, job, self._data_bytes)
+        attempt = functools.partial(_attempt, job, self.processes)
         process: mp.process.BaseProcess = self._context.Process(target=attempt, daemon=True)
         process.start()
         self.running[process] = (job, time.monotonic() + self.timeout)
@@ -111,9 +110,17 @@ class _Pool:
             self._progress.note(f"{self._done} jobs ended{reasons if self.failed else ''}")
 
 
-def _attempt(job: Job, data_bytes: int) -> None:
-    # Beyond its share of memory an allocation fails. Otherwise the kernel might end another process for it.
+def limit_memory(processes: int) -> None:
+    """Limit this process to its share of the machine's memory, of which so many processes and one more have a part.
+
+    Beyond it an allocation fails. Without a limit, the system might end another process for it.
+    """
+    data_bytes = max(MIN_DATA_BYTES, machine_bytes() // (processes + 1))
     resource.setrlimit(resource.RLIMIT_DATA, (data_bytes, data_bytes))
+
+
+def _attempt(job: Job, processes: int) -> None:
+    limit_memory(processes)
     job.target.parent.mkdir(parents=True, exist_ok=True)
     try:
         job.work()

@@ -54,6 +54,16 @@ class Deadly(torch.nn.Module):
         os._exit(7)
 
 
+class Greedy(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4096
+        self.table = torch.empty(pages // 4 * 3, 4096, dtype=torch.uint8)  # of which nothing is touched
+
+    def forward(self, x):
+        return torch.relu(x) + 1
+
+
 def inputs(model, variant):
     return (torch.randn(variant.batch, variant.size, 16, generator=torch.Generator().manual_seed(0)),)
 
@@ -74,6 +84,7 @@ def cases():
         "tanh": (Block, torch.nn.Tanh(), False),
         "broken": (Broken,),
         "deadly": (Deadly,),
+        "greedy": (Greedy,),
     }
     for name, row in rows.items():
         case = ModelCase(f"own/{name}", "text", seeded(*row), inputs, (Variant(2, 8), Variant(1, 4)), "tiny")
@@ -92,7 +103,7 @@ def build(folder, *options):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a data set of five architectures in ``set``, two of which cannot be captured."""
+    """A folder with a data set of six architectures in ``set``, three of which cannot be captured."""
     path = tmp_path_factory.mktemp("dataset")
     assert main(build(path)) == 0
     return path
@@ -150,9 +161,21 @@ def test_a_broken_architecture_costs_itself_and_is_counted(folder, capsys):
     assert main(["dataset", "stats", str(folder / "set"), "--json"]) == 0
     counts = json.loads(capsys.readouterr().out)
     assert counts["architectures"] == 3
-    assert sum(counts["causes"].values()) == 2
+    assert sum(counts["causes"].values()) == 3
     assert "died with exit code 7" in counts["causes"]
     assert counts["curve"][-1]["graphs"] == counts["graphs"]
+    assert "can't allocate memory" in (folder / "set" / "captures" / "own__greedy.failed").read_text()
+
+
+def test_a_library_that_cannot_be_imported_gets_one_message(folder, tmp_path, capsys, monkeypatch):
+    (tmp_path / "timm").mkdir()
+    (tmp_path / "timm" / "__init__.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["dataset", "build", f"--out={tmp_path / 'set'}", "--sources=timm"]) == 1
+    errors = capsys.readouterr().err
+    assert "error: timm: cannot be imported: RuntimeError: operator torchvision::nms does not exist" in errors
+    assert "pip uninstall torchvision" in errors
+    assert main(build(folder)) == 0  # other libraries are not asked
 
 
 def test_a_second_build_adds_nothing_and_changes_no_byte(folder):

@@ -41,7 +41,9 @@ def _perceivers() -> Iterator[ModelSpec]:
     for latents, values in itertools.product((64, 256), itertools.product((False, True), repeat=len(flags))):
         arguments = {"num_freq_bands": 6, "max_freq": 10.0, "depth": 2, "num_latents": latents, "latent_dim": 256,
                      **dict(zip(flags, values, strict=True))}  # fmt: skip
-        name = "-".join(["Perceiver", str(latents), *(flag for flag, is_on in zip(flags, values, strict=True) if is_on)])
+        name = "-".join(
+            ["Perceiver", str(latents), *(flag for flag, is_on in zip(flags, values, strict=True) if is_on)]
+        )
         yield ModelSpec(name, "perceiver_pytorch:Perceiver", {"0": "float b n n 3"}, arguments, images)
 
 
