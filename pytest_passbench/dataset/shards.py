@@ -10,9 +10,12 @@ from typing import Any
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.dataset.names import SPLITS
 from pytest_passbench.dataset.rows import GraphRow
+from pytest_passbench.score.classes import class_of
 
 DATA = "data"
 ROWS_PER_SHARD = 50_000
+CLASS = "class"
+"""The column of the class of operators that decides how fast a graph can be."""
 AS_JSON = ("inputs", "instances")
 """Columns that hold JSON, since their fields differ from row to row."""
 
@@ -51,7 +54,8 @@ def write(rows: Sequence[GraphRow], out: Path) -> list[Path]:
 
 def _record(row: GraphRow) -> dict[str, Any]:
     record = row.to_data()
-    return {**record, **{name: json.dumps(record[name], sort_keys=True) for name in AS_JSON}}
+    texts = {name: json.dumps(record[name], sort_keys=True) for name in AS_JSON}
+    return {**record, **texts, CLASS: class_of(row.operators)}
 
 
 def read(out: Path, split: str | None = None) -> Iterator[GraphRow]:
@@ -69,4 +73,5 @@ def read(out: Path, split: str | None = None) -> Iterator[GraphRow]:
 
 
 def _row(record: dict[str, Any]) -> GraphRow:
+    del record[CLASS]  # the operators say it
     return GraphRow.from_data({**record, **{name: json.loads(record[name]) for name in AS_JSON}})

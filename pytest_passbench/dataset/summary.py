@@ -164,6 +164,8 @@ configs:
 | `kind` | whole, fusible, anchored, typical or single |
 | `source` | the graph as a Python function of torch calls |
 | `operators` | names of the operators, in order |
+| `class` | the class that decides how fast a graph can be: convolution, product, scan, pool, index, reduction, \
+elementwise or layout |
 | `dtype`, `variant`, `inputs` | of the recorded instance; `inputs` is JSON: name, dtype, shape, mean, std, min, max |
 | `instances` | JSON: other dtypes and sizes with the same text |
 | `marks` | rules that the graph breaks as recorded, such as `null_answers` |
