@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from random import Random
@@ -30,7 +30,7 @@ MOST = 2  # times the largest recorded batch, size and number of input elements;
 
 
 @dataclass(frozen=True)
-class Form:
+class Dependence:
     """An integer's dependence on the batch b and the size n: ``slope`` b^``batch`` n^``size`` + ``offset``."""
 
     batch: int
@@ -55,8 +55,8 @@ class SizeMap:
     subgraph: Subgraph
     text: str
     recorded: tuple[Point, ...]
-    literals: tuple[Form, ...]
-    shapes: tuple[tuple[Form, ...], ...]
+    literals: tuple[Dependence, ...]
+    shapes: tuple[tuple[Dependence, ...], ...]
     largest: int
     """The greatest number of input elements at a recorded point."""
 
@@ -69,7 +69,7 @@ class NoMap:
 
 
 @dataclass(frozen=True)
-class _Sample:
+class _Recorded:
     """A subgraph of the same place in a model at another point, in the integers that may differ."""
 
     point: Point
@@ -153,7 +153,7 @@ def _place(subgraph: Subgraph) -> tuple[str, Point] | None:
     return None if match is None else (match["model"], (int(match["batch"]), int(match["size"])))
 
 
-def _samples(task: Task, subgraph: Subgraph) -> list[_Sample] | NoMap:
+def _samples(task: Task, subgraph: Subgraph) -> list[_Recorded] | NoMap:
     """Return what the task recorded of the subgraph's place in its model, the subgraph itself first."""
     place = _place(subgraph)
     if place is None:
@@ -170,7 +170,7 @@ def _samples(task: Task, subgraph: Subgraph) -> list[_Sample] | NoMap:
     ]
 
 
-def _alike(task: Task, subgraph: Subgraph, model: str) -> Mapping[Point, list[Subgraph]]:
+def _alike(task: Task, subgraph: Subgraph, model: str) -> dict[Point, list[Subgraph]]:
     """Return the subgraphs of a model that differ from this one in integers alone, by their points."""
     skeleton = _skeleton(task, subgraph)
     groups: dict[Point, list[Subgraph]] = {}
@@ -187,22 +187,22 @@ def _skeleton(task: Task, subgraph: Subgraph) -> tuple[object, ...]:
     return _INTEGER.sub("#", task.graphs[subgraph.graph]), subgraph.dtype, *forms
 
 
-def _sample(task: Task, subgraph: Subgraph, point: Point) -> _Sample:
+def _sample(task: Task, subgraph: Subgraph, point: Point) -> _Recorded:
     literals = tuple(map(int, _INTEGER.findall(task.graphs[subgraph.graph])))
-    return _Sample(point, literals, tuple(spec.shape for spec in subgraph.inputs))
+    return _Recorded(point, literals, tuple(spec.shape for spec in subgraph.inputs))
 
 
-def _dimensions(points: Sequence[Point], shapes: Sequence[tuple[int, ...]]) -> list[Form | None]:
+def _dimensions(points: Sequence[Point], shapes: Sequence[tuple[int, ...]]) -> list[Dependence | None]:
     return [_form(points, values) for values in zip(*shapes, strict=True)]
 
 
-def _form(points: Sequence[Point], values: Sequence[int]) -> Form | None:
+def _form(points: Sequence[Point], values: Sequence[int]) -> Dependence | None:
     """Return the form of an integer that has these values at these points; None if there is none, or several.
 
     Forms without an offset come first: with one, more forms fit by chance.
     """
     if len(set(values)) == 1:
-        return Form(0, 0, Fraction(0), values[0])
+        return Dependence(0, 0, Fraction(0), values[0])
     varying = [len({point[axis] for point in points}) > 1 for axis in (0, 1)]
     powers = [(batch, size) for batch, size in _POWERS if varying[0] >= (batch > 0) and varying[1] >= (size > 0)]
     forms = [_proportional(power, points[0], values[0]) for power in powers]
@@ -213,15 +213,15 @@ def _form(points: Sequence[Point], values: Sequence[int]) -> Form | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _proportional(power: tuple[int, int], point: Point, value: int) -> Form | None:
+def _proportional(power: tuple[int, int], point: Point, value: int) -> Dependence | None:
     """Return the form through one point; None if a part of a batch, or of a patch's side, would count."""
     slope = Fraction(value, point[0] ** power[0] * point[1] ** power[1])
     root = math.isqrt(slope.denominator)
     plain = (slope.denominator == 1, True, root * root == slope.denominator)[power[1]]
-    return Form(*power, slope) if plain else None
+    return Dependence(*power, slope) if plain else None
 
 
-def _line(power: tuple[int, int], points: Sequence[Point], values: Sequence[int]) -> Form | None:
+def _line(power: tuple[int, int], points: Sequence[Point], values: Sequence[int]) -> Dependence | None:
     """Return the line in a power of the size through the first two sizes; None if it has no plain slope and offset.
 
     A plain slope is positive, and whole or the reciprocal of a whole number: of a square, for the size's square.
@@ -235,8 +235,8 @@ def _line(power: tuple[int, int], points: Sequence[Point], values: Sequence[int]
     root = math.isqrt(slope.denominator)
     plain = slope > 0 and (slope.denominator == 1 or slope.numerator == 1)
     square = power[1] == 1 or root * root == slope.denominator
-    return Form(*power, slope, int(offset)) if plain and square and offset.denominator == 1 else None
+    return Dependence(*power, slope, int(offset)) if plain and square and offset.denominator == 1 else None
 
 
-def _fits(form: Form, points: Sequence[Point], values: Sequence[int]) -> bool:
+def _fits(form: Dependence, points: Sequence[Point], values: Sequence[int]) -> bool:
     return all(form.at(point) == value for point, value in zip(points, values, strict=True))

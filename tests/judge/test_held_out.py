@@ -1,4 +1,4 @@
-"""Further sizes of a subgraph: a table by shape is right at the suite's and caught elsewhere, and accused of nothing."""
+"""Further sizes of a subgraph: a table by shape is right at the suite's alone, and accused of nothing."""
 
 from __future__ import annotations
 
@@ -58,4 +58,4 @@ def test_a_table_by_shape_that_guesses_elsewhere_is_wrong_there(tmp_path, seed):
 @pytest.mark.slow
 def test_an_honest_pass_is_right_at_every_size(tmp_path):
     _, failures = judged(tmp_path, CALL, b"one")
-    assert failures == [[], []]
+    assert not any(failures)
