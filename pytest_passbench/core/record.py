@@ -156,7 +156,7 @@ class Stored(Data, partial=True):
 
 
 @dataclass(slots=True)
-class HeldOut(Data, partial=True):
+class FurtherSize(Data, partial=True):
     """The candidate at a further size of a subgraph (``--passbench-held-out``), judged for correctness alone.
 
     ``batch`` and ``size`` are the model's. ``dtypes`` and the null answer's levels are as in :class:`Record`.
@@ -220,7 +220,7 @@ class Record(Data, partial=True):
     against: Against | None = None  # None: the run has no reference
     stored: Stored | None = None  # None: no earlier run was compared, or it does not have the subgraph
     left_out: list[str] = field(default_factory=list)  # ids
-    held_out: list[HeldOut] = field(default_factory=list)  # further sizes
+    held_out: list[FurtherSize] = field(default_factory=list)  # further sizes
 
     @property
     def judged(self) -> bool:
@@ -267,12 +267,12 @@ class Record(Data, partial=True):
         return right_at(*self.levels(self.criterion, arm), self.tolerance)
 
     @property
-    def held_out_judged(self) -> list[HeldOut]:
+    def held_out_judged(self) -> list[FurtherSize]:
         """The further sizes that were judged."""
         return [item for item in self.held_out if item.judged]
 
     @property
-    def held_out_failures(self) -> list[HeldOut]:
+    def held_out_failures(self) -> list[FurtherSize]:
         """The further sizes at which the candidate is not right at the run's t by its criterion."""
         return [item for item in self.held_out_judged if not item.is_correct(self.criterion, self.tolerance)]
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import LINES, printable
-from pytest_passbench.core.record import HARNESS_FAIL, ArmResult, HeldOut, Record
+from pytest_passbench.core.record import HARNESS_FAIL, ArmResult, FurtherSize, Record
 from pytest_passbench.judge.arms.failures import FAULTS, ArmFailure, fault_line
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.audits.auditor import Auditor
@@ -28,13 +28,13 @@ from pytest_passbench.suite.sizes import Point, SizeMap, draws, size_map
 MAX_REFUSED = 5  # sizes that eager refuses, of a subgraph
 
 
-def judge_held_out(case: Case, equipment: Equipment) -> list[HeldOut]:
+def judge_held_out(case: Case, equipment: Equipment) -> list[FurtherSize]:
     """Return the candidate's results at further sizes of a case's subgraph; none if it has no map of sizes.
 
     A size at which eager fails is drawn anew, a few times. So there may be fewer than the settings say.
     """
     sizes = size_map(case.task, case.subgraph)
-    results: list[HeldOut] = []
+    results: list[FurtherSize] = []
     if not isinstance(sizes, SizeMap):
         return results
     refused = 0
@@ -50,7 +50,7 @@ def judge_held_out(case: Case, equipment: Equipment) -> list[HeldOut]:
     return results
 
 
-def _judge(case: Case, point: Point, equipment: Equipment) -> HeldOut | None:
+def _judge(case: Case, point: Point, equipment: Equipment) -> FurtherSize | None:
     """Return the candidate's result at one size; None if eager fails there."""
     record = case.record()
     try:
@@ -71,7 +71,7 @@ def _judge(case: Case, point: Point, equipment: Equipment) -> HeldOut | None:
     if record.arm.status in ("crash", "timeout", "integrity") and record.arm.phase in READING:
         equipment.readings.forget()
     batch, size = point
-    return HeldOut(batch, size, record.arm, record.dtypes, record.null_from, record.null_accurate)
+    return FurtherSize(batch, size, record.arm, record.dtypes, record.null_from, record.null_accurate)
 
 
 def _trial(case: Case, record: Record, equipment: Equipment) -> Trial:

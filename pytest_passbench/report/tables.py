@@ -13,7 +13,7 @@ from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.ladder import T_FROZEN, T_STRICT
 from pytest_passbench.core.misses import causes
-from pytest_passbench.core.record import RAN, ArmResult, HeldOut, Record, Speed
+from pytest_passbench.core.record import RAN, ArmResult, FurtherSize, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.report.charts import EAGER, Curve
 from pytest_passbench.score import board, es, possible
@@ -378,7 +378,7 @@ def held_out_table(run: Run, candidate: str) -> Table:
     return Table(f"Held-out sizes: {candidate}", ("task", "subgraph", "size", "status", "why"), lines, about=about)
 
 
-def _held_out(item: HeldOut) -> tuple[str, str]:
+def _held_out(item: FurtherSize) -> tuple[str, str]:
     """Return how a further size ended, in a word or two, and why in one line."""
     arm = item.arm
     status = ACCURACY if arm.status == RAN else arm.status if item.has_kernel else f"no kernel ({arm.status})"
