@@ -18,12 +18,14 @@ from pytest_passbench.core.checks import (
     seed,
     shard,
     tolerance,
+    whole,
 )
 from pytest_passbench.core.criterion import CRITERIA
 from pytest_passbench.core.settings import LATEST, SUITES
 
 #: Fields of Settings that only a pytest run uses. No other way to judge has options or arguments for them.
 PYTEST_ONLY = frozenset({"shard", "resume", "compare", "max_regression", "compare_strict"})
+MAX_HELD_OUT = 20  # further sizes of a subgraph
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ OPTIONS = (
            "confirming measurement agrees", "FILE"),
     Option("max-regression", allowed_loss, "how much slower a subgraph may be than in the earlier run, or the "
            "reference, as 3%% or 0.03 (default: 3%%); 3%%,strict also fails what is open", "SHARE"),
+    Option("held-out", whole(0, MAX_HELD_OUT), "further sizes of each subgraph, drawn from the run's secret seed, at "
+           "which answers must be right too (default: 0)", "K"),
     Option("threads", count, "threads of every arm (default: 1)", "N", ini_only=True),
     Option("timeout", seconds, "seconds that a candidate may take for a subgraph, from reading its passes "
            "to the audit (default: 120)", "SECONDS", ini_only=True),

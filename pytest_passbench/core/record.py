@@ -23,6 +23,9 @@ STATUSES = (
 )  # fmt: skip
 
 
+PLANNING = ("wrapper", "plan", "compile")
+"""The phases in which a candidate's wrapper is asked for a launch plan, and its kernels are compiled."""
+
 LAUNCH_BOUND = 2.0  # a call takes more than so many times the device's own time
 
 
@@ -153,6 +156,39 @@ class Stored(Data, partial=True):
 
 
 @dataclass(slots=True)
+class FurtherSize(Data, partial=True):
+    """The candidate at a further size of a subgraph (``--passbench-held-out``), judged for correctness alone.
+
+    ``batch`` and ``size`` are the model's. ``dtypes`` and the null answer's levels are as in :class:`Record`.
+    """
+
+    batch: int
+    size: int
+    arm: ArmResult = field(default_factory=ArmResult)
+    dtypes: list[str] = field(default_factory=list)
+    null_from: int = NEVER
+    null_accurate: bool = False
+
+    @property
+    def judged(self) -> bool:
+        """True unless a fault of the machine or of the harness kept it from being judged."""
+        return self.arm.status != HARNESS_FAIL
+
+    @property
+    def has_kernel(self) -> bool:
+        """False if no pass matched, or if none gave a launch plan for this size."""
+        refused = self.arm.status in ("runtime_fail", "compile_fail") and self.arm.phase in PLANNING
+        return self.arm.status != "pass_miss" and not refused
+
+    def is_correct(self, criterion: Criterion, t: int) -> bool:
+        """Return True if the answer is right at ``t`` by a criterion, null guard included."""
+        arm = self.arm
+        answered = arm.status == RAN and arm.greatest_ratio64
+        accurate = is_accurate(self.dtypes, arm.greatest_ratio64, arm.mean_ratio64) if answered else None
+        return right_at(*levels(criterion, arm.first_correct, self.null_from, accurate, self.null_accurate), t)
+
+
+@dataclass(slots=True)
 class Record(Data, partial=True):
     """A subgraph judged for a candidate. ``tolerance`` is the run's t, ``criterion`` decides what is correct at it.
 
@@ -184,6 +220,7 @@ class Record(Data, partial=True):
     against: Against | None = None  # None: the run has no reference
     stored: Stored | None = None  # None: no earlier run was compared, or it does not have the subgraph
     left_out: list[str] = field(default_factory=list)  # ids
+    held_out: list[FurtherSize] = field(default_factory=list)  # further sizes
 
     @property
     def judged(self) -> bool:
@@ -228,6 +265,16 @@ class Record(Data, partial=True):
         Raises KeyError if the record has no arm of this name.
         """
         return right_at(*self.levels(self.criterion, arm), self.tolerance)
+
+    @property
+    def held_out_judged(self) -> list[FurtherSize]:
+        """The further sizes that were judged."""
+        return [item for item in self.held_out if item.judged]
+
+    @property
+    def held_out_failures(self) -> list[FurtherSize]:
+        """The further sizes at which the candidate is not right at the run's t by its criterion."""
+        return [item for item in self.held_out_judged if not item.is_correct(self.criterion, self.tolerance)]
 
     @property
     def head_to_head(self) -> Speed | None:

@@ -56,6 +56,7 @@ class Settings:
 
     ``task_ids`` names the only tasks to judge, whatever ``suite`` says; empty for all of the suite.
     With ``only_matching``, tasks that no pass of a candidate matches are left out: no score has them.
+    ``held_out`` is the number of further sizes of a subgraph that are drawn, and judged for correctness.
     ``against`` is the folder of the reference: another candidate, measured in the same rounds.
     ``compare`` is the results file of an earlier run. A speed-up may be lower than there by ``max_regression``, a
     share of it; with ``compare_strict`` that has to be certain. ``score`` has no option:
@@ -76,6 +77,7 @@ class Settings:
     audit: Audit = field(default="standard", metadata=_same("resume", "merge", "board", "rerun", "command"))
     sandbox: Sandbox = field(default="auto", metadata=_same("resume", "merge", "rerun", "command"))
     baselines: tuple[str, ...] = field(default=(), metadata=_same("resume", "merge", "command"))
+    held_out: int = field(default=0, metadata=_same("resume", "merge", "rerun", "command"))
     threads: int = field(default=1, metadata=_same("resume", "merge", "board", "compare", "rerun", "command"))
     timeout: float = field(default=120.0, metadata=_same("resume", "merge", "board", "rerun", "command"))
     budget: float | None = field(default=None, metadata=_same("merge"))

@@ -49,6 +49,7 @@ class Trial:
     """A case with an order for each arm, its inputs and the arms' sandboxes; :meth:`judge` completes its record.
 
     ``planners`` answer requests about the passes of the arms that have any. ``earlier`` is a measurement to continue.
+    Without ``stopping`` nothing is timed: the probe's calls are verified, and that is all.
     A ``last`` attempt takes the crash of a baseline for the baseline's own. ``built`` are eager's programs of an
     earlier case on the subgraph. If there are none and the trial ``keeps`` its own, these take their place.
 
@@ -63,7 +64,7 @@ class Trial:
     planners: Mapping[str, Planner]
     arms: Mapping[str, Arm]
     bench: Bench
-    stopping: Stopping
+    stopping: Stopping | None
     allowance: Allowance
     auditor: Auditor
     earlier: Arms | None
@@ -98,6 +99,11 @@ class Trial:
             with bench.phases("end"):
                 self._templates.close()
 
+    @property
+    def eager_ran(self) -> bool:
+        """True if eager was built, and called without a failure."""
+        return EAGER in self._templates.ready
+
     def _run(self) -> None:
         """Probe, measure and audit. An arm that fails drops out, and the others begin again."""
         while EAGER in self._templates.ready and _judged(self._templates.ready):
@@ -124,8 +130,9 @@ class Trial:
             for arm, standing in checker.standings.items():
                 if standing.wrong:
                     self._templates.drop_wrong(arm)
-            self._measure(clock, checker, per_call)
-            if CANDIDATE in templates:
+            if self.stopping is not None:
+                self._measure(clock, checker, per_call, self.stopping)
+            if CANDIDATE in templates and self.stopping is not None:
                 with bench.phases("audit"):
                     self.auditor.measured(templates[CANDIDATE], clock, checker, per_call, self.measured)
         finally:
@@ -135,7 +142,7 @@ class Trial:
                 checker.late.close()
         self.writer.answers(checker, templates)
 
-    def _measure(self, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]) -> None:
+    def _measure(self, clock: CpuClock, checker: Checker, per_call: Mapping[str, float], stopping: Stopping) -> None:
         """Measure the arms that are left, if any can be timed, and write their speeds."""
         bench, allowance = self.bench, self.allowance
         judged = _judged(arm for arm, template in self._templates.ready.items() if not template.interpreted)
@@ -155,7 +162,7 @@ class Trial:
             clock,
             timed,
             form,
-            replace(self.stopping, seconds=seconds),
+            replace(stopping, seconds=seconds),
             bench.secret.stream("order of rounds"),
             earlier=earlier,
             ratios={AGAINST: (REFERENCE, CANDIDATE)} if REFERENCE in timed else {},

@@ -28,6 +28,7 @@ class CandidateReport:
     failures: Table
     failures_in_brief: Table
     failure_texts: tuple[str, ...]
+    held_out: Table
     misses: Table
     subgraphs: Table
     head_to_head_subgraphs: Table
@@ -40,7 +41,11 @@ class CandidateReport:
     @property
     def subgraph_tables(self) -> tuple[Table, ...]:
         """The tables about single subgraphs that follow the failures, if they have rows."""
-        return tuple(table for table in (self.misses, self.subgraphs, self.head_to_head_subgraphs) if table.rows)
+        return tuple(table for table in self._of_subgraphs if table.rows)
+
+    @property
+    def _of_subgraphs(self) -> tuple[Table, ...]:
+        return self.held_out, self.misses, self.subgraphs, self.head_to_head_subgraphs
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,7 @@ def _candidate(run: Run, name: str) -> CandidateReport:
         failures=tables.failure_table(run, name),
         failures_in_brief=tables.failure_table(run, name, causes=False),
         failure_texts=tuple(failure_text.blocks(run.of(name))),
+        held_out=tables.held_out_table(run, name),
         misses=tables.miss_table(run, name),
         subgraphs=tables.subgraph_table(run, name),
         head_to_head_subgraphs=head_to_head.subgraph_table(run, name),

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_passbench.core.criterion import Criterion
+from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.ladder import T_FROZEN, T_STRICT
 from pytest_passbench.core.misses import causes
-from pytest_passbench.core.record import RAN, ArmResult, Record, Speed
+from pytest_passbench.core.record import RAN, ArmResult, FurtherSize, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.report.charts import EAGER, Curve
 from pytest_passbench.score import board, es, possible
@@ -23,6 +24,9 @@ from pytest_passbench.score.subgraph import ACCURACY, NOT_JUDGED, Judged, from_r
 NOT_MEASURED = "not measured"
 NONE = "-"
 """Shown if there is nothing to take a mean of."""
+
+MAX_WHY = 160  # characters of why a further size failed
+ABOUT_HELD_OUT = "Held out: of further sizes, drawn from the run's seed, at how many the answers are right."
 
 POSSIBLE = "possible %"
 """The header of the share of the possible."""
@@ -205,14 +209,15 @@ def curves(run: Run) -> list[Curve]:
 
 def task_table(run: Run, candidate: str) -> Table:
     """Return a line per task: speed-up, baselines' speed-up, correct of judged, operators covered, outcome."""
-    headers = ("task", "speed-up", *run.baselines, "correct", "covered", "task AS", "outcome")
+    held_out = ("held out",) if has_held_out(run) else ()
+    headers = ("task", "speed-up", *run.baselines, "correct", *held_out, "covered", "task AS", "outcome")
     title = f"Tasks: {candidate} (correct: {correct_when(run)})"
     judged = board.tasks_of(run, candidate, run.criterion)
     groups = run.by_task(candidate).items()
     lines = tuple(_task(task, group, judged.get(task, ()), run) for task, group in groups)
     about = (
         "Speed-up: eager time / candidate time, the mean of what is correct, with its 95 % interval. Covered: "
-        "operators that passes replaced."
+        "operators that passes replaced." + (f" {ABOUT_HELD_OUT}" if held_out else "")
     )
     return Table(title, headers, lines, brief=tuple(run.baselines), about=about)
 
@@ -226,6 +231,7 @@ def _task(task: str, records: list[Record], judged: Sequence[Judged], run: Run) 
         speed_up(correct, "candidate", run, at, run.criterion),
         *(speed_up(records, name, run, at, run.criterion) for name in run.baselines),
         f"{len(correct)}/{len(judged)}",
+        *([held_out_share(records)] if has_held_out(run) else []),
         covered(records),
         score(es.evaluate(judged, run.score_settings).as_) if judged else NONE,
         ", ".join(filter(None, [outcome(records), f"{missing} not judged" if missing else ""])),
@@ -346,6 +352,37 @@ def failure_table(run: Run, candidate: str, causes: bool = True) -> Table:
     about = f"Subgraphs that are not correct ({correct_when(run)})" + (", and why." if causes else ".")
     headers = ("task", "subgraph", "status", "phase", *(["why"] if causes else []))
     return Table(f"Failures: {candidate}", headers, lines, about=about)
+
+
+def has_held_out(run: Run) -> bool:
+    """Return True if the run judged further sizes."""
+    return bool(run.settings.get("held_out"))
+
+
+def held_out_share(records: Iterable[Record]) -> str:
+    """Return at how many of the further sizes that were judged the answers are right: ``3/4``."""
+    pairs = [(len(record.held_out_judged), len(record.held_out_failures)) for record in records]
+    judged = sum(count for count, _ in pairs)
+    return f"{judged - sum(failures for _, failures in pairs)}/{judged}" if judged else NONE
+
+
+def held_out_table(run: Run, candidate: str) -> Table:
+    """Return a line per further size at which the candidate is not right, or was not judged."""
+    lines = tuple(
+        (record.task, record.subgraph, f"batch {item.batch}, size {item.size}", *_held_out(item))
+        for record in run.of(candidate)
+        for item in record.held_out
+        if not item.judged or item in record.held_out_failures
+    )
+    about = "Sizes drawn from the run's seed, at which the candidate is not right, though it is at the task's own."
+    return Table(f"Held-out sizes: {candidate}", ("task", "subgraph", "size", "status", "why"), lines, about=about)
+
+
+def _held_out(item: FurtherSize) -> tuple[str, str]:
+    """Return how a further size ended, in a word or two, and why in one line."""
+    arm = item.arm
+    status = ACCURACY if arm.status == RAN else arm.status if item.has_kernel else f"no kernel ({arm.status})"
+    return status, one_line(arm.message or arm.worst, MAX_WHY) or NONE
 
 
 def why(record: Record) -> str:

@@ -84,6 +84,11 @@ def _of_record(record: Record) -> Iterator[str]:
         for name, speed in (("speed", record.stored.speed), ("again", record.stored.again)):
             for fault in _of_speed(speed) if speed is not None else ():
                 yield f"stored.{name}.{fault}"
+    for index, item in enumerate(record.held_out):
+        if item.arm.speed is not None:
+            yield f"held_out[{index}].arm.speed: measured, where nothing is timed"
+        for fault in _of_arm(item.arm, len(item.dtypes)):
+            yield f"held_out[{index}].arm.{fault}"
     if record.arm.status == RAN and not record.arm.correct_from:
         yield "arm.correct_from: empty, though the candidate ran"
     for name, arm in [("arm", record.arm), *((f"baselines.{name}", arm) for name, arm in record.baselines.items())]:

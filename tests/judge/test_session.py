@@ -18,7 +18,7 @@ from shared.workspace import AS_EAGER
 
 PHASES = {
     "start", "read", "inputs", "build", "wait", "fork", "warm-up", "blocks", "verify", "audit", "measure", "end",
-    "other",
+    "other", "held out",
 }  # fmt: skip
 
 

@@ -221,6 +221,7 @@ def test_a_candidate_on_sys_path_or_as_a_path_argument_is_refused(bench, monkeyp
         ("-opassbench_sandbox=none", "*'none' is not one of auto, required"),
         ("--passbench-baseline=x", "*'x' is not one of inductor"),
         ("--passbench-suite=x", "*'x' is not one of lite, full, train, all"),
+        ("--passbench-held-out=21", "*'21' is not an integer from 0 to 20"),
         ("-opassbench_threads=0", "*'0' is not an integer from 1 to 4096"),
         ("-opassbench_timeout=-1", "*'-1' is not a positive number of seconds"),
         ("--passbench-budget=inf", "*'inf' is not a duration: write seconds, minutes or hours, as 90, 10m or 1h"),

@@ -21,7 +21,7 @@ MIN_PAIR_SECONDS = 0.004
 FIRST_SHARE = 0.7
 
 #: Phases of a subgraph's time that do not come with every pair.
-OUTSIDE_PAIRS = ("read", "build", "inputs", "wait", "end", "other", "verify", "audit")
+OUTSIDE_PAIRS = ("read", "build", "inputs", "wait", "end", "other", "verify", "audit", "held out")
 LATEST = 20  # costs that count, the latest
 #: Guesses until costs are known: a pair without its blocks (forks, warm-up, inputs), a subgraph without its pairs.
 PAIR_COST_SECONDS, SUBGRAPH_COST_SECONDS = 0.025, 0.1

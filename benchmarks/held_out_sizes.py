@@ -1,0 +1,66 @@
+"""How many tasks of the suite have further sizes, and whether eager runs there.
+
+    python benchmarks/held_out_sizes.py [--draws 2] [--every 1]
+
+For each task with a map, its first mapped subgraph is run by eager in this process at drawn sizes; 0 draws: none.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+
+import torch
+
+from pytest_passbench.core.seed import Secret
+from pytest_passbench.core.task import Task
+from pytest_passbench.judge.inputs import Inputs
+from pytest_passbench.suite import find
+from pytest_passbench.suite.build import build_graph
+from pytest_passbench.suite.sizes import NoMap, SizeMap, draws, size_map
+from pytest_passbench.suite.taskfile import read_task
+
+
+def main() -> None:
+    """Print the counts, and each size at which eager fails."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=2)
+    parser.add_argument("--every", type=int, default=1)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    reasons, outcomes, mapped, total = Counter[str](), Counter[str](), 0, 0
+    for path in sorted(find.installed_tasks().rglob("*.task.yaml"))[:: args.every]:
+        task = read_task(path)
+        if "train" in task.header.tags:
+            continue
+        total += 1
+        maps = [size_map(task, subgraph) for subgraph in task.subgraphs]
+        first = next((item for item in maps if isinstance(item, SizeMap)), None)
+        if first is None:
+            reasons.update([Counter(item.reason for item in maps if isinstance(item, NoMap)).most_common(1)[0][0]])
+            continue
+        mapped += 1
+        outcomes.update(run_eager(task, first, args.draws))
+    print(f"{mapped} of {total} tasks have a map; the others: {dict(reasons)}")
+    print(f"eager at {args.draws} drawn sizes each: {dict(outcomes)}")
+
+
+def run_eager(task: Task, sizes: SizeMap, count: int) -> list[str]:
+    """Return how eager fared at so many drawn sizes of a subgraph, a word each."""
+    stream, outcomes = Secret(b"sizes", task.id).stream("sizes"), list[str]()
+    for point, text, subgraph in draws(sizes, stream):
+        if len(outcomes) == count:
+            break
+        inputs = Inputs(subgraph.inputs, b"k" * 32)
+        try:
+            with torch.no_grad():
+                build_graph(text, task.id)(*inputs.call(inputs.draw(1), 0))
+            outcomes.append("ran")
+        except Exception as error:
+            print(f"{task.id} {subgraph.id} at {point}: {type(error).__name__}: {str(error)[:120]}")
+            outcomes.append("failed")
+    return outcomes
+
+
+if __name__ == "__main__":
+    main()
