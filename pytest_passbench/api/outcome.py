@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 from pytest_passbench.api import feedback
+from pytest_passbench.api.staged import StagedReward, attainment
 from pytest_passbench.core.criterion import CRITERIA, Criterion
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import ScoreSettings
 from pytest_passbench.score.as_interval import score, terms
@@ -16,6 +18,7 @@ from pytest_passbench.score.board import metric, tasks_of
 from pytest_passbench.score.subgraph import TOP, Judged
 
 INTEGRITY_REWARD = 0.0
+SHAPES = ("as", "staged")
 
 
 class Reward(float):
@@ -66,13 +69,38 @@ class Outcome(Run):
         """
         return metric(self, self._named(candidate), name)
 
-    def reward(self, candidate: str | None = None, criterion: Criterion | None = None) -> Reward:
-        """Return AS with its interval as the reward of a candidate; 0 if it broke a rule (status ``integrity``).
+    @overload
+    def reward(
+        self, candidate: str | None = None, criterion: Criterion | None = None, shape: Literal["as"] = "as"
+    ) -> Reward: ...
+
+    @overload
+    def reward(
+        self, candidate: str | None = None, criterion: Criterion | None = None, *, shape: Literal["staged"]
+    ) -> StagedReward: ...
+
+    def reward(
+        self, candidate: str | None = None, criterion: Criterion | None = None, shape: str = "as"
+    ) -> Reward | StagedReward:
+        """Return the reward of a candidate: by the shape "as" AS with its interval, 0 if it broke a rule.
 
         ``criterion`` is the run's if none is given. AS lies between b (0.1) and the speed-up. It rises with each
         subgraph that gets correct, and with each speed-up. A correct answer without a measured speed counts as fast
-        as eager's. Raises UserError if the machine kept all subgraphs from being judged.
+        as eager's. The shape "staged" is monotone in what the candidate has attained, up to 1.5
+        (docs/evaluator.md). Raises UserError for another shape, or if the machine kept all subgraphs from being
+        judged.
         """
+        if shape not in SHAPES:
+            raise UserError(f"unknown shape {abbreviated(shape)}", remedy=f"one of {', '.join(SHAPES)}")
+        unshaped = self._as_reward(candidate, criterion)
+        if shape == "as":
+            return unshaped
+        records = self.of(self._named(candidate))
+        offset = float(self.noise.get("offset", 0.0))
+        attained = attainment(records, self._counts(self._named(candidate)), unshaped.criterion, offset)
+        return StagedReward(attained, float(unshaped))
+
+    def _as_reward(self, candidate: str | None, criterion: Criterion | None) -> Reward:
         name, effective_criterion = self._named(candidate), self.criterion if criterion is None else criterion
         if effective_criterion not in CRITERIA:
             raise UserError(f"unknown criterion {effective_criterion!r}", remedy=f"one of {', '.join(CRITERIA)}")

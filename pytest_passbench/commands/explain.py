@@ -77,7 +77,7 @@ def only(task: Task, subgraph: str) -> Task:
 
 
 def _explain(directory: Path, tasks: Sequence[Task], policy: Any, as_json: bool) -> int:
-    from pytest_passbench.commands.explanation import render
+    from pytest_passbench.api.explanation import render
     from pytest_passbench.core.escape import LINES, printable
     from pytest_passbench.judge.survey import survey
 

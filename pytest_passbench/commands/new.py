@@ -11,7 +11,6 @@ from pytest_passbench.core.escape import line
 
 if TYPE_CHECKING:
     from pytest_passbench.first_pass.choose import RequestedRun
-    from pytest_passbench.first_pass.write import Draft
 
 HELP = """Write a pass for a task: a pattern that matches the task's graphs, or the largest run of their operators
 that the generator has kernels for, and these kernels in C++ or Triton. They are fused and correct, and there to be
@@ -59,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     ref = find.single(args.task)
     first_draft = draft(ref.load(), args.triton, _requested(args))
     paths = write(first_draft, args.folder, args.force)
-    print(render(first_draft))
+    print(first_draft.text())
     print("wrote " + ", ".join(str(path) for path in paths))
     place = f"--passbench-task={ref.id}" if args.task == ref.id else args.task
     print(f"judge it: pytest --passbench --candidate={args.folder} --passbench-pipeline=direct {place}")
@@ -72,10 +71,3 @@ def _requested(args: argparse.Namespace) -> RequestedRun | None:
     if args.operators:
         return RequestedRun(*args.operators)
     return RequestedRun(operators=args.ops) if args.ops else None
-
-
-def render(first_draft: Draft) -> str:
-    """Return what a draft matches, a line per pass, and what it leaves to eager."""
-    lines = [f"{stem} matches {names}" for stem, names in first_draft.matched.items()]
-    lines += [f"left to eager: {place}: {reason}" for place, reason in first_draft.left.items()]
-    return "\n".join(lines)

@@ -32,6 +32,12 @@ class Draft:
     matched: dict[str, str] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
 
+    def text(self) -> str:
+        """Return what the passes match, a line for each, and what they leave to eager."""
+        lines = [f"{stem} matches {names}" for stem, names in self.matched.items()]
+        lines += [f"left to eager: {place}: {reason}" for place, reason in self.left.items()]
+        return "\n".join(lines)
+
 
 def draft(task: Task, triton: bool = False, requested: RequestedRun | None = None) -> Draft:
     """Return the files of a pass for a task. Raises UserError if there is no kernel for a part of it."""
