@@ -188,7 +188,7 @@ _line("--steps", "forge", "--all", "--steps", "none", code=1)
 _line("--steps", "forge", "--all", "--steps", "", code=1)
 _line("--size", "forge", "--model", "m.py:M", "--input", "float b 3", "--size", "0,0", code=1)
 _line("no.py", "forge", "--model", "{folder}/no.py:M", code=1)
-_line("FILE.py:ClassName", "forge", "--model", "M", code=1)
+_line("FILE.py:NAME", "forge", "--model", "M", code=1)
 for _option, _value in (
     ("budget", "inf"),
     ("shard", "1/" + "9" * 5_000),

@@ -126,12 +126,14 @@ def stats(args: argparse.Namespace) -> int:
 
 def check(args: argparse.Namespace) -> int:
     """Print what is wrong with the rows. Return 1 if anything is."""
+    from pytest_passbench.commands.own_model import without_logs
     from pytest_passbench.dataset import shards, splits
     from pytest_passbench.dataset.rows import text_hash
     from pytest_passbench.suite.find import discover, installed_tasks
 
     rows = list(shards.read(args.path))
-    apart = splits.held_out(ref.load() for ref in discover(args.held_out or installed_tasks()))
+    with without_logs():
+        apart = splits.held_out(ref.load() for ref in discover(args.held_out or installed_tasks()))
     faults = [f"row {row.id}: its text has the hash {text_hash(row.source)}"
               for row in rows if row.id != text_hash(row.source)]  # fmt: skip
     faults += [f"row {key}: {count} rows have this id"

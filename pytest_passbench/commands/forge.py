@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
 
     for option in ("input", "size"):
         if getattr(args, option) and not args.model:
-            raise UserError("goes with --model only", where=f"--{option}", remedy="add --model=FILE.py:ClassName")
+            raise UserError("goes with --model only", where=f"--{option}", remedy="add --model=FILE.py:NAME")
     torch.set_num_threads(1)
     with without_logs():
         if args.list:

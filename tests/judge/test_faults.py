@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import secrets
 import signal
@@ -104,8 +105,8 @@ def test_eagers_process_that_is_always_killed_is_the_harness_failure(judged):
         record = next(judged)
     assert len(killed) > 1
     assert (record.arm.status, record.judged, record.correct) == ("harness_fail", False, False)
-    assert record.arm.message.startswith("eager: the ")  # its runner, or the one that builds for it
-    assert "was killed by SIGKILL" in record.arm.message
+    assert "eager" in record.arm.message  # its runner, the one that builds for it, or its sandbox's first process
+    assert re.search("was killed (by SIGKILL|from outside)", record.arm.message)
     assert "\n" not in record.arm.message
     assert record.arm.speed is None
     assert next(judged).correct  # and the next one is judged
