@@ -19,7 +19,7 @@ class AnswerFiles:
         self._texts: dict[str, str] = {}
 
     def write(self, path: object, text: object) -> str:
-        """Write a file and return its path in plain form. Raises UserError for a bad path or text, or beyond limits."""
+        """Write a file, and return its path in plain form. Raises UserError for a bad path or text, or too much."""
         name = _checked(path)
         if not isinstance(text, str):
             raise UserError(f"text is a text, not {abbreviated(text, 60)}")

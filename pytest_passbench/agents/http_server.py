@@ -94,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
         })  # fmt: skip
 
     def _serve(self, places: dict[str, Callable[[], Answer]]) -> None:
-        self._unread = self.command == "POST"
+        self._unread = self.command == "POST" or bool({"Content-Length", "Transfer-Encoding"} & {*self.headers})
         try:
             if not self.server.knows(self.headers.get("Authorization", "")):
                 raise Refused(401, "the request needs the header Authorization: Bearer TOKEN")

@@ -21,6 +21,8 @@ kernel's wrapper gets. `replacement_func` returns the wrapper: it allocates the 
 - The wrapper is recorded, not timed. It may allocate, take views, and branch on shapes, strides and dtypes. Any torch
   operator that computes, a cast included, breaks the rules; so does reading a tensor's values, or keeping state.
 - Results have eager's shape, dtype and strides. Round where eager stores a value: `pb::round<T>(x)`.
+- `passbench.h` has, on registers of floats: exp expm1 log log1p tanh erf sigmoid sqrt gelu gelu_tanh silu softplus
+  relu min max abs all(constant); over n elements: map, sum, greatest, map_sum, map_greatest.
 - Inputs differ in every call, and are not written to. Anything that deceives the judge makes the attempt worth 0.
 - A judged attempt counts more the further it gets: its files are read, a pattern matches, kernels compile and run,
   more subgraphs are right, and, once all are right, it is faster than eager. The best attempt counts.
@@ -34,34 +36,34 @@ lib = cpp.load("""
 #include "passbench.h"
 using pb::vec;
 template <class T> void run(const T* x, const T* y, T* out, int64_t n) {
-  pb::map(n, out, [](vec a, vec b) { return pb::max(pb::round<T>(a + b), vec(0.0f)); }, x, y);
+  pb::map(n, out, [](vec a, vec b) { return pb::round<T>(pb::tanh(a)) - b; }, x, y);
 }
-extern "C" void add_relu(pb::in x, pb::in y, pb::out out, int64_t n, pb::dtype dtype) {
+extern "C" void tanh_sub(pb::in x, pb::in y, pb::out out, int64_t n, pb::dtype dtype) {
   pb::dispatch(dtype, [&](auto t) { run<decltype(t)>(x, y, out, n); });
 }
 """)
 
 
 def pattern(x, y):
-    return torch.relu(x + y)
+    return torch.tanh(x) - y
 
 
 def replacement_args(x, y):
     return x, y
 
 
-def add_relu(x, y):
+def tanh_sub(x, y):
     if x.shape != y.shape or not x.is_contiguous() or not y.is_contiguous():
-        raise ValueError("add_relu: no kernel for these operands")
+        raise ValueError("tanh_sub: no kernel for these operands")
     out = torch.empty_like(x)
-    lib.add_relu(x, y, out, x.numel(), x.dtype)
+    lib.tanh_sub(x, y, out, x.numel(), x.dtype)
     return out
 
 
 def replacement_func():
-    return add_relu
+    return tanh_sub
 '''
-"""A pass for another graph than any task's: relu(x + y) on contiguous operands of one shape."""
+"""A pass for another graph than any task's: tanh(x) - y on contiguous operands of one shape."""
 
 
 def prompt(task: Task) -> str:
@@ -71,7 +73,7 @@ def prompt(task: Task) -> str:
     )
     return "\n".join([
         RULES,
-        f"An example, for another graph, add_relu.py:\n\n{indent(EXAMPLE, '    ')}",
+        f"An example, for another graph, tanh_sub.py:\n\n{indent(EXAMPLE, '    ')}",
         f"The task {task.id}: {', '.join(task.header.ops)}; {counted(len(task.subgraphs), 'subgraph')} to get right.",
         gain + "\n".join(_graphs(task)),
     ])  # fmt: skip

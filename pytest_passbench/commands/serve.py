@@ -9,9 +9,9 @@ from pathlib import Path
 from pytest_passbench.core.checks import whole
 from pytest_passbench.core.errors import UserError
 
-HELP = """Serve environments over HTTP: clients reset a task, call tools (write_file, new_pass, explain, judge, ...) and
-get feedback and a reward. One warm judge serves all, one judging after the other. Every request needs the token of
-the file. It is sent in clear: across machines, use a tunnel. Ctrl+C ends the server."""
+HELP = """Serve environments over HTTP: clients reset a task, call tools (write_file, new_pass, explain, judge, ...)
+and get feedback and a reward. One warm judge serves all, one judging after the other. Every request needs the token
+of the file. It is sent in clear: across machines, use a tunnel. Ctrl+C ends the server."""
 
 MAX_TOKEN_BYTES, MIN_TOKEN = 4096, 16
 
@@ -39,13 +39,15 @@ def run(args: argparse.Namespace) -> int:
 
     token = _token(args.token_file)
     tasks = {task.id: str(task.path) for task in TaskShelf().named(args.tasks or ["lite"])}
-    with SharedJudge(Evaluator(pipeline="direct")) as judge:
-        with EnvironmentServer(Service(judge, tasks), token, args.host, args.port) as server:
-            print(f"serving {counted(len(tasks), 'task')} on http://{args.host}:{server.server_port}", flush=True)
-            try:
-                server.serve_forever()
-            except KeyboardInterrupt:
-                print("ending: a judging that is under way ends with its next subgraph", flush=True)
+    with (
+        SharedJudge(Evaluator(pipeline="direct")) as judge,
+        EnvironmentServer(Service(judge, tasks), token, args.host, args.port) as server,
+    ):
+        print(f"serving {counted(len(tasks), 'task')} on http://{args.host}:{server.server_port}", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print("ending: a judging that is under way ends with its next subgraph", flush=True)
     return 0
 
 

@@ -69,7 +69,9 @@ def run_jobs(
 class _Pool:
     """The processes of running jobs."""
 
-    def __init__(self, processes: int, timeout: float, progress: ProgressLines, ended: Callable[[Job], str]) -> None:
+    def __init__(
+        self, processes: int, timeout: float, progress: ProgressLines, ended: Callable[[Job], str]
+    ) -> None:
         self.processes, self.timeout, self._progress, self._ended = processes, timeout, progress, ended
         self.running: dict[mp.process.BaseProcess, tuple[Job, float]] = {}
         self.failed: list[str] = []
