@@ -29,6 +29,7 @@ COMMANDS = (
     "doctor",
     "forge",
     "dataset",
+    "serve",
 )  # fmt: skip
 """The modules of :mod:`pytest_passbench.commands`, in the order of the help.
 

@@ -1,0 +1,68 @@
+"""The files of an answer while it is written: their names are checked, and their number and sizes are limited."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import abbreviated
+from pytest_passbench.core.plurals import counted
+
+MAX_FILES, MAX_CHARACTERS, MAX_PATH, MAX_PARTS = 32, 100_000, 200, 6
+"""Bounds of an answer: its files, the characters of all of them, those of a path, and its parts."""
+
+
+class AnswerFiles:
+    """The text of each file, by its path in the candidate's folder. Nothing is written to a disk."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def write(self, path: object, text: object) -> str:
+        """Write a file, and return its path in plain form. Raises UserError for a bad path or text, or too much."""
+        name = _checked(path)
+        if not isinstance(text, str):
+            raise UserError(f"text is a text, not {abbreviated(text, 60)}")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{name}: the text has half of a character") from None
+        others = {other: content for other, content in self._texts.items() if other != name}
+        for other in others:
+            if (
+                PurePosixPath(name) in PurePosixPath(other).parents
+                or PurePosixPath(other) in PurePosixPath(name).parents
+            ):
+                raise UserError(f"{name}: {other} is a file already, so one of them would have to be a folder")
+        if len(others) >= MAX_FILES:
+            raise UserError(f"there are {MAX_FILES} files already", remedy="write into one of them")
+        if sum(map(len, others.values())) + len(text) > MAX_CHARACTERS:
+            raise UserError(f"all files together may have {MAX_CHARACTERS:,} characters", remedy="write less")
+        self._texts[name] = text
+        return name
+
+    def read(self, path: object) -> str:
+        """Return a file's text. Raises UserError if there is none of this path."""
+        name = _checked(path)
+        if name not in self._texts:
+            raise UserError(f"there is no file {name}", remedy="list_files names those that there are")
+        return self._texts[name]
+
+    def texts(self) -> dict[str, str]:
+        """Return a copy: the text of each file by its path, in the order in which they were first written."""
+        return dict(self._texts)
+
+    def __str__(self) -> str:
+        """Return the files and their sizes, a line for each."""
+        rows = [f"{name} ({counted(len(text), 'character')})" for name, text in self._texts.items()]
+        return "\n".join(rows) or "there are no files yet"
+
+
+def _checked(path: object) -> str:
+    """Return a path in plain form. Raises UserError if it leads out of the folder, or is none."""
+    if not isinstance(path, str) or not path.isprintable() or len(path) > MAX_PATH:
+        raise UserError(f"{abbreviated(path, 60)} is no path of a file", remedy="for example fused.py")
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or not 0 < len(pure.parts) <= MAX_PARTS:
+        raise UserError(f"{abbreviated(path, 60)} is no path in the answer's folder", remedy="for example fused.py")
+    return str(pure)

@@ -1,0 +1,175 @@
+"""An environment for a model that writes passes: one task, files, tools, and the reward of the best judged attempt.
+
+Its public methods but for ``reset`` and ``get_reward`` are the tools: trainers read their signatures and docstrings.
+The reward comes from the judge alone. Files are values here, and nothing that a model writes is run in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pytest_passbench.agents.answer_files import AnswerFiles
+from pytest_passbench.agents.prompt import prompt
+from pytest_passbench.agents.shared_judge import SharedJudge, process_judge
+from pytest_passbench.agents.turns import TurnLost
+from pytest_passbench.api.staged import StagedReward
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import LINES, printable
+from pytest_passbench.core.task import Task
+from pytest_passbench.first_pass.write import MANIFEST
+from pytest_passbench.suite import find
+
+MAX_ATTEMPTS, MAX_OBSERVATION = 32, 8_000
+TOOLS = ("write_file", "read_file", "list_files", "new_pass", "explain", "judge")
+"""The tools' names."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A judged attempt: its files, its staged reward, its scores by name, and the seconds of judging and of waiting.
+
+    A score is None if a speed that it needs was not measured.
+    """
+
+    files: Mapping[str, str] = field(repr=False)
+    reward: StagedReward
+    scores: Mapping[str, float | None]
+    judging_seconds: float
+    waiting_seconds: float
+
+
+def _always() -> bool:
+    return True
+
+
+class PassEnvironment:
+    """An episode on one task, from ``reset`` on. ``attempts`` are those judged so far.
+
+    ``judge`` is shared by the environments of a process; without one it is the process's own
+    (:func:`~pytest_passbench.agents.shared_judge.process_judge`). ``is_awaited`` is asked while a tool waits for its
+    turn: if nobody awaits the answer any more, the turn is given up. ``unjudged`` counts the calls of ``judge`` that
+    the machine could not answer, which are no attempts.
+    """
+
+    def __init__(self, judge: SharedJudge | None = None, is_awaited: Callable[[], bool] = _always) -> None:
+        self._judge, self._is_awaited = judge, is_awaited
+        self._task: Task | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._files = AnswerFiles()
+        self.attempts: list[Attempt] = []
+        self.unjudged = 0
+
+    def reset(self, task: str, **_row: object) -> str:
+        """Begin an episode and return the task's prompt.
+
+        Raises UserError for a task that there is not: the caller's mistake, not the model's.
+
+        Args:
+            task: The id of an installed task, or a task file.
+            _row: Other columns of a data set's row, which are not used.
+        """
+        self._task = find.single(task).load()
+        self._begin()
+        return prompt(self._task)
+
+    def write_file(self, path: str, text: str) -> str:
+        """Write a file of the answer: a pass, or a helper that passes import. A file of the same path is replaced.
+
+        Args:
+            path: The file's path in the answer's folder, for example fused.py.
+            text: The whole text of the file.
+
+        Returns:
+            A confirmation, or what is wrong.
+        """
+        return self._observed(lambda _task: f"wrote {self._files.write(path, text)}")
+
+    def read_file(self, path: str) -> str:
+        """Read a file of the answer.
+
+        Args:
+            path: The file's path in the answer's folder.
+
+        Returns:
+            The text of the file, or what is wrong.
+        """
+        return self._observed(lambda _task: self._files.read(path), cut=False)
+
+    def list_files(self) -> str:
+        """List the files of the answer.
+
+        Returns:
+            The path and the size of each file.
+        """
+        return self._observed(lambda _task: str(self._files))
+
+    def new_pass(self) -> str:
+        """Write generated passes for the task: correct, fused kernels to begin from.
+
+        Returns:
+            What the passes match and which files were written, or why there are no kernels for the task.
+        """
+        return self._observed(self._new_pass)
+
+    def explain(self) -> str:
+        """Explain the present files without judging them: errors, what matches, and the nearest misses.
+
+        Returns:
+            The graphs with the lines that passes replace, and all that would be refused.
+        """
+        return self._observed(lambda task: self._shared().explain(self._files.texts(), task, self._is_awaited))
+
+    def judge(self) -> str:
+        """Judge the present files: are they right, and how fast are they? The best judged attempt counts.
+
+        Returns:
+            What is right and wrong, the speed-ups, and the reward of the attempt.
+        """
+        return self._observed(self._judged)
+
+    def get_reward(self) -> float:
+        """Return the staged reward of the best judged attempt, 0 before any."""
+        return max((attempt.reward for attempt in self.attempts), default=0.0)
+
+    def _shared(self) -> SharedJudge:
+        if self._judge is None:
+            self._judge = process_judge()
+        return self._judge
+
+    def _observed(self, action: Callable[[Task], str], cut: bool = True) -> str:
+        """Return what a tool says. A mistake is one message."""
+        try:
+            if self._task is None:
+                raise UserError("there is no task yet", remedy="reset the environment first")
+            text = action(self._task)
+        except TurnLost:
+            raise
+        except UserError as error:
+            text = printable(f"error: {error}", LINES)
+        return text if not cut or len(text) <= MAX_OBSERVATION else f"{text[:MAX_OBSERVATION]}\n[...]"
+
+    def _new_pass(self, task: Task) -> str:
+        draft = self._shared().first_pass(task, self._is_awaited)
+        for name, text in draft.files.items():
+            self._files.write(name, text)
+        manifest = f"{MANIFEST} is in the way: it must list them\n" if MANIFEST in self._files.texts() else ""
+        return f"{draft.text()}\n{manifest}wrote {', '.join(draft.files)}"
+
+    def _judged(self, task: Task) -> str:
+        if len(self.attempts) >= MAX_ATTEMPTS:
+            raise UserError(f"{MAX_ATTEMPTS} attempts were judged, which is the most")
+        files = self._files.texts()
+        try:
+            judging = self._shared().judge(files, task.path, self._is_awaited)
+            reward = judging.outcome.reward(shape="staged")
+        except TurnLost:
+            raise
+        except UserError as error:
+            self.unjudged += 1
+            raise UserError(f"not judged, through no fault of yours: {error}") from error
+        scores = {name: judging.outcome.score(name) for name in ("AS", "correct", "gmean", "fast1")}
+        self.attempts.append(Attempt(files, reward, scores, judging.judging_seconds, judging.waiting_seconds))
+        return f"{judging.outcome.feedback()}\n\nReward: {float(reward):.3f} ({reward.stage}). AS: {reward.AS:.3f}."

@@ -1,0 +1,153 @@
+"""A service over HTTP, by the standard library. Every request needs the token, and is answered once."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import re
+import select
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from pytest_passbench.agents.service import Answer, Refused, Service
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import abbreviated
+from pytest_passbench.core.jsontext import read
+from pytest_passbench.core.rejected import Rejected
+
+MAX_BODY_BYTES = 1 << 20
+MAX_CONNECTIONS = 128
+READ_SECONDS = 30.0  # for each piece of a request, and for an answer to be taken
+
+
+class EnvironmentServer(ThreadingHTTPServer):
+    """A server of environments on a host and a port; port 0 is any that is free. A thread serves each connection.
+
+    Connections beyond the most are closed at once. Raises UserError if the address cannot be listened on.
+    """
+
+    daemon_threads = True
+    request_queue_size = MAX_CONNECTIONS
+
+    def __init__(self, service: Service, token: str, host: str, port: int) -> None:
+        self.service, self._token = service, token.encode()
+        self._places = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        try:
+            super().__init__((host, port), _Handler)
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise UserError(f"cannot listen: {reason}", where=f"{host}:{port}", remedy="name another port") from None
+
+    def server_bind(self) -> None:
+        """Bind the socket. The host's name is not looked up, which might ask a network."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def knows(self, authorization: str) -> bool:
+        """Return True if a header has the token; how long that takes does not depend on it."""
+        return hmac.compare_digest(authorization.encode("utf-8", "surrogateescape"), b"Bearer " + self._token)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread, or close it if there are too many."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection, and give its place back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Leave a client that has gone without a word."""
+        if not isinstance(sys.exception(), (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """A connection: one request after the other, each answered as JSON."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = READ_SECONDS
+    server_version, sys_version = "passbench", ""
+    server: EnvironmentServer
+
+    def do_GET(self) -> None:
+        self._serve({"/health": self._health, "/state": self._state})
+
+    def do_POST(self) -> None:
+        service = self.server.service
+        self._serve({
+            "/reset": lambda: service.reset(self._body()),
+            "/step": lambda: service.step(self._body(), self._is_awaited),
+            "/close": lambda: service.close(self._body()),
+        })  # fmt: skip
+
+    def _serve(self, places: dict[str, Callable[[], Answer]]) -> None:
+        self._unread = self.command == "POST" or bool({"Content-Length", "Transfer-Encoding"} & {*self.headers})
+        try:
+            if not self.server.knows(self.headers.get("Authorization", "")):
+                raise Refused(401, "the request needs the header Authorization: Bearer TOKEN")
+            path = urlsplit(self.path).path
+            if path not in places:
+                raise Refused(404, f"nothing is at {self.command} {abbreviated(path, 80)}")
+            self._answer(200, places[path]())
+        except Refused as refusal:
+            self._answer(refusal.code, {"error": refusal.message})
+
+    def _health(self) -> Answer:
+        return self.server.service.health()
+
+    def _state(self) -> Answer:
+        names = parse_qs(urlsplit(self.path).query).get("session", [""])
+        return self.server.service.state(names[0])
+
+    def _body(self) -> dict[str, Any]:
+        """Return the JSON object of the request. Raises Refused."""
+        length = self.headers.get("Content-Length", "")
+        if not re.fullmatch(r"[0-9]{1,12}", length):
+            raise Refused(411, "the request needs a Content-Length")
+        if int(length) > MAX_BODY_BYTES:
+            raise Refused(413, f"the request has more than {MAX_BODY_BYTES} bytes")
+        data = self.rfile.read(int(length))
+        self._unread = False
+        try:
+            request = read(data)
+        except Rejected as refusal:
+            raise Refused(400, f"the request {refusal.message}") from None
+        if not isinstance(request, dict):
+            raise Refused(400, "the request is no JSON object")
+        return request
+
+    def _is_awaited(self) -> bool:
+        """Return False if the client has hung up."""
+        try:
+            readable = select.select([self.connection], [], [], 0)[0]
+            return not readable or bool(self.connection.recv(1, socket.MSG_PEEK))
+        except OSError:
+            return False
+
+    def _answer(self, code: int, answer: Answer) -> None:
+        data = json.dumps(answer).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        if code == 401:
+            self.send_header("WWW-Authenticate", "Bearer")
+        if self._unread:  # what is left of the request would be taken for the next one
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Log nothing: addresses and paths are the clients'."""

@@ -1,0 +1,102 @@
+"""The judge that the environments of a process share: one warm evaluator, and a queue in front of it.
+
+Explaining and generating a pass go through the same queue: they would take the cores from a timed block.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from pytest_passbench.agents.turns import TurnLost, Turns
+from pytest_passbench.api.arguments import entries
+from pytest_passbench.api.evaluator import Evaluator
+from pytest_passbench.api.explanation import render
+from pytest_passbench.api.outcome import Outcome
+from pytest_passbench.core.escape import LINES, printable
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.task import Task
+from pytest_passbench.first_pass.write import Draft, draft
+from pytest_passbench.judge.survey import survey
+
+IsAwaited = Callable[[], bool]
+"""A question asked while a caller waits: does anybody still wait for the result?"""
+
+
+@dataclass(frozen=True)
+class Judging:
+    """A judged answer: its outcome, the seconds that judging took, and those of waiting for it to begin."""
+
+    outcome: Outcome
+    judging_seconds: float
+    waiting_seconds: float
+
+
+class SharedJudge:
+    """A warm evaluator, with a queue in front. It closes the evaluator that it was given when it is closed itself."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator, self._turns = evaluator, Turns()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    @property
+    def closed(self) -> bool:
+        """True once it serves nobody any more."""
+        return self._turns.closed
+
+    @property
+    def callers(self) -> int:
+        """The number of callers that are served or wait."""
+        return len(self._turns)
+
+    def judge(self, files: Mapping[str, str], task: str | Path, is_awaited: IsAwaited) -> Judging:
+        """Judge an answer on a task. Raises UserError if the machine could not, or if nobody awaits it any more."""
+        with self._turns.turn(is_awaited) as waited:
+            begun = time.monotonic()
+            outcome = self._evaluator.evaluate(files, task, on_record=self._check_open)
+            return Judging(outcome, time.monotonic() - begun, waited)
+
+    def explain(self, files: Mapping[str, str], task: Task, is_awaited: IsAwaited) -> str:
+        """Return what ``passbench explain`` says of an answer and a task. Raises UserError, as :meth:`judge`."""
+        with self._turns.turn(is_awaited), entries([files]) as (entry,):
+            if entry.candidate is None:
+                return printable(entry.mistake, LINES)
+            report = survey(entry.candidate.path, self._evaluator.settings.policy, task)
+            return printable("\n".join(render(task, report)).strip(), LINES)
+
+    def first_pass(self, task: Task, is_awaited: IsAwaited) -> Draft:
+        """Return the pass that ``passbench new`` writes. Raises UserError if there are no kernels for the task."""
+        with self._turns.turn(is_awaited):
+            return draft(task)
+
+    def _check_open(self, _record: Record) -> None:
+        if self._turns.closed:
+            raise TurnLost("the judge is closed")
+
+    def close(self) -> None:
+        """End the judge's processes. Callers that wait are sent away, and a judging ends with its next subgraph."""
+        self._turns.close()
+        self._evaluator.close()
+
+
+_judges: dict[int, SharedJudge] = {}
+_starting = threading.Lock()
+
+
+def process_judge() -> SharedJudge:
+    """Return this process's own judge, which starts at the first call and judges in the pipeline "direct"."""
+    with _starting:
+        judge = _judges.get(os.getpid())
+        if judge is None or judge.closed:
+            judge = _judges[os.getpid()] = SharedJudge(Evaluator(pipeline="direct"))
+        return judge
