@@ -110,6 +110,20 @@ def test_the_page_on_using_passes_runs_as_it_stands(shell):
 
 
 @pytest.mark.slow
+def test_the_page_on_models_runs_as_it_stands(shell):
+    page = blocks(ROOT / "docs/agents.md")
+    for program in (block.text for block in page if block.kind == "python"):
+        result = shell(f"python - <<'END_OF_CODE'\n{program}END_OF_CODE")
+        assert result.returncode == 0, result.stdout
+        rewards = re.findall(r"^Reward: \S+ \((.+)\)\.|^reward (\S+)", result.stdout, re.M)
+        assert rewards == ([("unreadable", ""), ("no match", ""), ("", "0.100")] if "model(" in program else [])
+    (script,) = (block.text for block in page if block.kind == "sh")
+    result = shell(script)
+    assert result.returncode == 0, result.stdout
+    assert re.search(r"5 of 5 subgraphs are correct.*\{\"reward\": [01]\.\d+\}", result.stdout, re.S), result.stdout
+
+
+@pytest.mark.slow
 def test_the_tutorial_prints_what_it_shows(shell):
     """Its files are written and its commands run in one shell, one after the other, as a reader does."""
     script, shown = "", []

@@ -26,7 +26,7 @@ TOOLS = ("write_file", "read_file", "list_files", "new_pass", "explain", "judge"
 
 
 @dataclass(frozen=True)
-class Attempt:
+class JudgedAttempt:
     """A judged attempt: its files, its staged reward, its scores by name, and the seconds of judging and of waiting.
 
     A score is None if a speed that it needs was not measured.
@@ -59,7 +59,7 @@ class PassEnvironment:
 
     def _begin(self) -> None:
         self._files = AnswerFiles()
-        self.attempts: list[Attempt] = []
+        self.attempts: list[JudgedAttempt] = []
         self.unjudged = 0
 
     def reset(self, task: str, **_row: object) -> str:
@@ -171,5 +171,5 @@ class PassEnvironment:
             self.unjudged += 1
             raise UserError(f"not judged, through no fault of yours: {error}") from error
         scores = {name: judging.outcome.score(name) for name in ("AS", "correct", "gmean", "fast1")}
-        self.attempts.append(Attempt(files, reward, scores, judging.judging_seconds, judging.waiting_seconds))
+        self.attempts.append(JudgedAttempt(files, reward, scores, judging.judging_seconds, judging.waiting_seconds))
         return f"{judging.outcome.feedback()}\n\nReward: {float(reward):.3f} ({reward.stage}). AS: {reward.AS:.3f}."

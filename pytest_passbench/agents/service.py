@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_passbench.agents.environment import TOOLS, Attempt, PassEnvironment
+from pytest_passbench.agents.environment import TOOLS, JudgedAttempt, PassEnvironment
 from pytest_passbench.agents.shared_judge import SharedJudge
 from pytest_passbench.agents.turns import TurnLost
 from pytest_passbench.core.errors import UserError
@@ -37,7 +37,7 @@ class SessionLimits:
     idle_seconds: float = 1800.0
 
 
-class Session:
+class ClientSession:
     """A client's environment on a task. It makes one step at a time, while it is ``busy``.
 
     ``used`` is when it was last used (monotonic seconds). ``is_awaited`` asks whether its client awaits the step.
@@ -58,7 +58,7 @@ class Service:
 
     def __init__(self, judge: SharedJudge, tasks: Mapping[str, str], limits: SessionLimits | None = None) -> None:
         self._judge, self._tasks, self._limits = judge, tasks, limits or SessionLimits()
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, ClientSession] = {}
         self._lock = threading.Lock()
 
     def health(self) -> Answer:
@@ -76,7 +76,7 @@ class Service:
         task = _text(request, "task")
         if task not in self._tasks:
             raise Refused(404, f"no task {abbreviated(task, 80)} is served: GET /health names those that are")
-        session = Session(self._judge, task)
+        session = ClientSession(self._judge, task)
         try:
             observation = session.environment.reset(self._tasks[task])
         except UserError as error:
@@ -138,7 +138,7 @@ class Service:
             self._sessions.pop(name, None)
         return {"reward": float(session.environment.get_reward())}
 
-    def _session(self, name: str) -> Session:
+    def _session(self, name: str) -> ClientSession:
         session = self._sessions.get(name)
         if session is None:
             raise Refused(404, "there is no such session: it was closed, or ended after it was idle")
@@ -153,7 +153,7 @@ def _text(request: Request, name: str) -> str:
     return value
 
 
-def _attempt(attempt: Attempt) -> Answer:
+def _attempt(attempt: JudgedAttempt) -> Answer:
     return {
         "reward": float(attempt.reward),
         "stage": attempt.reward.stage,
