@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import signal
 from pathlib import Path
 
 from pytest_passbench.core.checks import whole
@@ -29,7 +30,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until Ctrl+C, and return the exit code."""
+    """Serve until Ctrl+C or SIGTERM, and return the exit code."""
     from pytest_passbench.agents.http_server import EnvironmentServer
     from pytest_passbench.agents.service import Service
     from pytest_passbench.agents.shared_judge import SharedJudge
@@ -44,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
         EnvironmentServer(Service(judge, tasks), token, args.host, args.port) as server,
     ):
         print(f"serving {counted(len(tasks), 'task')} on http://{args.host}:{server.server_port}", flush=True)
+        for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores the first one
+            signal.signal(number, signal.default_int_handler)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
