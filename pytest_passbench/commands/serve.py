@@ -44,10 +44,10 @@ def run(args: argparse.Namespace) -> int:
         SharedJudge(Evaluator(pipeline="direct")) as judge,
         EnvironmentServer(Service(judge, tasks), token, args.host, args.port) as server,
     ):
-        print(f"serving {counted(len(tasks), 'task')} on http://{args.host}:{server.server_port}", flush=True)
-        for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores the first one
-            signal.signal(number, signal.default_int_handler)
         try:
+            for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores the first one
+                signal.signal(number, signal.default_int_handler)
+            print(f"serving {counted(len(tasks), 'task')} on http://{args.host}:{server.server_port}", flush=True)
             server.serve_forever()
         except KeyboardInterrupt:
             print("ending: a judging that is under way ends with its next subgraph", flush=True)

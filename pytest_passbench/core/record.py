@@ -268,8 +268,8 @@ class Record(Data, partial=True):
 
     @property
     def held_out_judged(self) -> list[FurtherSize]:
-        """The further sizes that were judged."""
-        return [item for item in self.held_out if item.judged]
+        """The further sizes that were judged; none unless the subgraph itself is right, measured again included."""
+        return [item for item in self.held_out if item.judged] if self.correct else []
 
     @property
     def held_out_failures(self) -> list[FurtherSize]:

@@ -44,7 +44,7 @@ class RayJobs:
     """
 
     def __init__(self, address: str, timeout: float, progress: ProgressLines, ended: Callable[[Job], str]) -> None:
-        self._connection = connect(address or None, f"--ray={address}")
+        self._connection = connect(address or None, f"--ray={address}" if address else "--ray")
         self._ray, self._timeout, self._progress, self._ended = self._connection.ray, timeout, progress, ended
         self._extract = self._ray.remote(num_cpus=1, max_retries=0, max_calls=1)(_extracted)
         self._running: dict[Any, _RemoteCapture] = {}

@@ -41,11 +41,8 @@ class CandidateReport:
     @property
     def subgraph_tables(self) -> tuple[Table, ...]:
         """The tables about single subgraphs that follow the failures, if they have rows."""
-        return tuple(table for table in self._of_subgraphs if table.rows)
-
-    @property
-    def _of_subgraphs(self) -> tuple[Table, ...]:
-        return self.held_out, self.misses, self.subgraphs, self.head_to_head_subgraphs
+        every = self.held_out, self.misses, self.subgraphs, self.head_to_head_subgraphs
+        return tuple(table for table in every if table.rows)
 
 
 @dataclass(frozen=True)

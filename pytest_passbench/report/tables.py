@@ -371,7 +371,7 @@ def held_out_table(run: Run, candidate: str) -> Table:
     lines = tuple(
         (record.task, record.subgraph, f"batch {item.batch}, size {item.size}", *_held_out(item))
         for record in run.of(candidate)
-        for item in record.held_out
+        for item in (record.held_out if record.correct else ())
         if not item.judged or item in record.held_out_failures
     )
     about = "Sizes drawn from the run's seed, at which the candidate is not right, though it is at the task's own."

@@ -32,11 +32,11 @@ def judged(folder, call, seed):
     (folder / "sorted_output_pass_rule_names.json").write_text(json.dumps(["relu_squared"]))
     settings = Settings(pipeline="direct", audit="off", held_out=2)
     with Session(settings, seed) as session:
-        found = list(records(session, part, Candidate.open(folder), settings.tolerance))
-    assert all(record.correct and record.arm.speed is not None for record in found)
-    assert not any(finding.severity == "violation" for record in found for finding in record.findings)
-    assert all(len(record.held_out_judged) == 2 for record in found)
-    return [item for record in found for item in record.held_out], [record.held_out_failures for record in found]
+        results = list(records(session, part, Candidate.open(folder), settings.tolerance))
+    assert all(record.correct and record.arm.speed is not None for record in results)
+    assert not any(finding.severity == "violation" for record in results for finding in record.findings)
+    assert all(len(record.held_out_judged) == 2 for record in results)
+    return [item for record in results for item in record.held_out], [record.held_out_failures for record in results]
 
 
 @pytest.mark.slow

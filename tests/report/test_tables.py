@@ -7,7 +7,7 @@ import re
 import pytest
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.record import ArmResult, Finding, PassReport
+from pytest_passbench.core.record import ArmResult, Finding, FurtherSize, PassReport
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import markdown, tables, terminal
 from pytest_passbench.report.caveats import caveats
@@ -263,3 +263,22 @@ def test_a_speed_of_launches_is_said_to_be_one():
     }
     assert any(note.startswith("2 subgraphs are launch-bound") for note in caveats(run))
     assert not any("launch-bound" in note for note in caveats(run_of(records[0])))
+
+
+def test_further_sizes_count_where_the_subgraph_itself_is_right():
+    unable = ArmResult("runtime_fail", "wrapper", message="no kernel for 48 rows")
+    sizes = [FurtherSize(3, 7, right(None), ["float32"]), FurtherSize(5, 9, unable, ["float32"])]
+    wrong = ArmResult(correct_from=[3], speed=speed_of(2.0))
+    view = run_of(
+        record_of("good", "a", held_out=sizes),
+        record_of("good", "b", wrong, held_out=sizes),  # right at first, and not when it was measured again
+        settings={"tolerance": -5, "held_out": 2},
+    )
+    table = tables.task_table(view, "mine")
+    assert dict(zip(table.headers, table.rows[0], strict=True))["held out"] == "1/2"
+    (row,) = tables.held_out_table(view, "mine").rows
+    assert row == ("good", "a", "batch 5, size 9", "no kernel (runtime_fail)", "no kernel for 48 rows")
+    text = markdown.render(report_of(view))
+    assert "Held-out sizes: mine" in text
+    assert "no kernel for 48 rows" in text
+    assert "held out" not in tables.task_table(run_of(record_of("good", "a")), "mine").headers

@@ -165,7 +165,9 @@ KERNELS = Fields(
 )
 
 #: A recording: a plan, whose content :mod:`pytest_passbench.plans.parse` checks, or the reason why it failed.
-RECORDED = OneOf({"plan": Anything(), "left": _NAME, "refused": _REFUSED, "raised": _LONG, "ended": Whole(0, 127)})
+RECORDED = OneOf(
+    {"plan": Anything(), "left": _NAME, "refused": _REFUSED, "raised": _LONG, "ended": Whole(0, 127)}
+)
 
 #: Regions of a graph, as names of nodes, or the reason why there are none.
 REGIONS = OneOf(

@@ -85,12 +85,13 @@ def run_compiler(
         try:
             data, output = _communicate(process, source, min(limit, patience))
         except BaseException as error:
+            killed = process.poll() in KILLED  # before this function kills it
             stopped = any(map(_is_stopped, processes.descendants(process.pid)))
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # all processes of bubblewrap's sandbox end with the first
             if isinstance(error, subprocess.TimeoutExpired):
-                if process.poll() in KILLED and walls.strong:
-                    raise ProcessLost(LOST) from None
+                if killed:
+                    raise (ProcessLost(LOST) if walls.strong else CompileFailed(LOST)) from None
                 if stopped and walls.strong:
                     raise ProcessLost("the compiler was stopped from outside") from None
                 if patience < limit:

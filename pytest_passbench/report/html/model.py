@@ -79,16 +79,9 @@ def model(report: Report) -> Page:
 
 def _facts(run: Run) -> list[tuple[str, str]]:
     facts = [
-        (
-            f"candidate {item.get('name', '')}",
-            ", ".join(
-                [
-                    str(item.get("path", "")),
-                    f"content {item.get('content_hash', '')}",
-                    *filter(None, [item.get("passes")]),
-                ]
-            ),
-        )
+        (f"candidate {item.get('name', '')}", ", ".join([
+            str(item.get("path", "")), f"content {item.get('content_hash', '')}", *filter(None, [item.get("passes")]),
+        ]))
         for item in run.candidates
     ]
     facts.append(("judged", extent(run)))
