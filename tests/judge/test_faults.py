@@ -9,8 +9,6 @@ import re
 import resource
 import secrets
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -20,7 +18,6 @@ import pytest
 
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.arms import arm as arms
@@ -55,14 +52,21 @@ def judged(tmp_path: Path, session: Session, wrapper: Callable[..., str]) -> Ite
 
 def inside(name: str) -> list[int]:
     """The processes of an arm's sandbox, as the judge's machine knows them: the zygote first."""
-    found = [pid for pid in processes.descendants(os.getpid()) if processes.name(pid) != "bwrap"]
-    return [pid for pid in found if f"{name:{arms.NAME_WIDTH}}".encode() in command(pid)]
+    pids = [pid for pid in processes.descendants(os.getpid()) if processes.name(pid) != "bwrap"]
+    return [pid for pid in pids if f"{name:{arms.NAME_WIDTH}}".encode() in command(pid)]
 
 
 def command(pid: int) -> bytes:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     return b""
+
+
+def is_first(pid: int) -> bool:
+    """Return True for the first process of a sandbox, its zygote. There may be several sandboxes for eager."""
+    with contextlib.suppress(OSError):
+        return bool(re.search(r"^NSpid:.*\t1$", Path(f"/proc/{pid}/status").read_text(), re.M))
+    return False
 
 
 @contextlib.contextmanager
@@ -73,12 +77,12 @@ def killer(when: Callable[[], bool], most: int = 10**6, zygote: bool = False) ->
 
     def watch() -> None:
         while not over.wait(0.003) and len(killed) < most:
-            found = inside("eager")
-            found = found[:1] if zygote and len(found) > 1 else found[2:]  # behind zygote and template: runners
-            if found and found[-1] not in killed and when():
+            pids = inside("eager")
+            victims = [pid for pid in pids if is_first(pid) == zygote]
+            if len(pids) > 2 and victims and victims[-1] not in killed and when():
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(found[-1], signal.SIGKILL)
-                    killed.append(found[-1])
+                    os.kill(victims[-1], signal.SIGKILL)
+                    killed.append(victims[-1])
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -105,8 +109,8 @@ def test_eagers_process_that_is_always_killed_is_the_harness_failure(judged):
         record = next(judged)
     assert len(killed) > 1
     assert (record.arm.status, record.judged, record.correct) == ("harness_fail", False, False)
-    assert "eager" in record.arm.message  # its runner, the one that builds for it, or its sandbox's first process
-    assert re.search("was killed (by SIGKILL|from outside)", record.arm.message)
+    assert record.arm.message.startswith("eager: the ")  # its runner, or the one that builds for it
+    assert "was killed by SIGKILL" in record.arm.message
     assert "\n" not in record.arm.message
     assert record.arm.speed is None
     assert next(judged).correct  # and the next one is judged
@@ -116,7 +120,7 @@ def test_eagers_process_that_is_always_killed_is_the_harness_failure(judged):
 def test_a_fault_that_comes_only_while_the_candidates_code_runs_is_the_candidates(judged):
     with killer(lambda: any(processes.name(pid) == CANDIDATE for pid in inside("reader"))):
         record = next(judged)
-    assert (record.arm.status, record.judged) == ("crash", True)
+    assert (record.arm.status, record.judged) == ("crash", True), record.arm.message
     assert "not with eager in its place" in record.arm.message
     assert next(judged).correct
 
@@ -273,21 +277,6 @@ def test_a_bubblewrap_that_no_longer_works_is_the_harness_failure(judged, sessio
     assert "the sandbox of the arm " in record.arm.message
     monkeypatch.undo()
     assert next(judged).correct
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("files", "scales"), [(24, (1, 2)), (40, (1,))])
-def test_a_whole_run_without_files_ends_with_a_line_for_each_subgraph(tmp_path, gelu_add_pass, files, scales):
-    bench = Workspace(tmp_path)
-    bench.task(scales=scales)
-    bench.candidate({"p": gelu_add_pass})
-    options = "--candidate=cand tasks --passbench-pipeline=direct -q"
-    command = f"ulimit -n {files}; exec {sys.executable} -m pytest --passbench {options}"
-    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == HARNESS_FAILED, done.stdout + done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
-    assert len([line for line in done.stdout.splitlines() if "Too many open files" in line]) == len(scales)
-    assert len(done.stdout.splitlines()) < 50
 
 
 @pytest.mark.skipif("not __import__('shutil').which('bwrap')", reason="takes bubblewrap")
