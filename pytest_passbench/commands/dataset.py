@@ -89,8 +89,8 @@ def build(args: argparse.Namespace) -> int:
     """Build or go on, write the shards and the card, and print the counts."""
     from pytest_passbench.commands.own_model import without_logs
     from pytest_passbench.core.progress import ProgressLines
+    from pytest_passbench.dataset import architecture_table, shards, splits, summary
     from pytest_passbench.dataset import build as building
-    from pytest_passbench.dataset import shards, splits, summary
     from pytest_passbench.dataset.architectures import libraries
     from pytest_passbench.suite.find import discover, installed_tasks
 
@@ -98,6 +98,7 @@ def build(args: argparse.Namespace) -> int:
     names = [name for name in args.sources.split(",") if name]
     settings = building.BuildSettings(args.out, args.processes, args.timeout, args.budget)
     progress = ProgressLines("dataset")
+    architecture_table.restore(args.out, settings.captures)
     with without_logs():
         building.build(libraries(names, args.also), settings, progress, args.ray)
         progress.stage("writing the shards")
@@ -107,6 +108,7 @@ def build(args: argparse.Namespace) -> int:
         remedy = f"see the reasons in its {building.CAPTURES}/*.failed"
         raise UserError("no architecture was captured", where=args.out, remedy=remedy)
     shards.write(rows, args.out)
+    architecture_table.write(settings.captures, args.out)
     counts = summary.summarise(rows, settings.captures)
     summary.save(counts, args.out)
     write_text(args.out / "README.md", summary.card(counts))

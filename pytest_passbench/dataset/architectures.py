@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import runpy
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -17,15 +19,22 @@ from pytest_passbench.dataset.sources import small, timm, transformers, x_transf
 from pytest_passbench.forge import sources as tables
 from pytest_passbench.forge.models import ModelCase
 
+FULLY_CUT = 3
+"""The architectures of a family that are cut in every way. Later ones have few parts that these lack."""
+
 
 @dataclass(frozen=True)
 class Architecture:
-    """A case with its library, the library's licence, and the family that it is split by."""
+    """A case with its library, the library's licence, and the family that it is split by.
+
+    ``parts`` is False if its whole graphs alone become rows.
+    """
 
     case: ModelCase
     library: str
     license: str
     family: str
+    parts: bool = True
 
     @property
     def version(self) -> str:
@@ -81,7 +90,7 @@ def libraries(names: Collection[str] = (), also: Iterable[Path] = ()) -> dict[st
         raise UserError(f"{', '.join(missing)}: no such library is installed here", where="--sources",
                         remedy=f"name some of {', '.join(sorted(libraries(also=also)))}")  # fmt: skip
     return {
-        library: list(in_turn(group, lambda item: item.family))
+        library: list(_first_cut(in_turn(group, lambda item: item.family)))
         for library, group in groups.items()
         if not is_left_out(library)
     }
@@ -111,6 +120,14 @@ def in_turn(items: Sequence[Architecture], key: Callable[[Architecture], str]) -
         groups.setdefault(key(item), []).append(item)
     for batch in itertools.zip_longest(*groups.values()):
         yield from (item for item in batch if item is not None)
+
+
+def _first_cut(items: Iterable[Architecture]) -> Iterator[Architecture]:
+    """Yield the items. Those after the first :data:`FULLY_CUT` of a family have no parts."""
+    numbers: Counter[str] = Counter()
+    for item in items:
+        numbers[item.family] += 1
+        yield dataclasses.replace(item, parts=numbers[item.family] <= FULLY_CUT)
 
 
 def from_file(path: Path) -> list[Architecture]:

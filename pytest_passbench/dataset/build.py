@@ -21,7 +21,7 @@ from pytest_passbench.dataset.architectures import Architecture
 from pytest_passbench.dataset.extract import extract
 from pytest_passbench.dataset.on_ray import RayJobs
 from pytest_passbench.dataset.rows import CaseRows, GraphRow
-from pytest_passbench.forge.jobs import Job, run_jobs
+from pytest_passbench.forge.jobs import FAILED, Job, run_jobs
 from pytest_passbench.forge.windows import RunRanges
 
 CAPTURES = "captures"
@@ -162,8 +162,14 @@ def load(path: Path) -> CaseRows:
 
 def cases(captures: Path) -> Iterator[CaseRows]:
     """Yield the rows of each architecture, in the order in which they were captured."""
+    for _, case in cases_by_file(captures):
+        yield case
+
+
+def cases_by_file(captures: Path) -> Iterator[tuple[Path, CaseRows]]:
+    """Yield the file and the rows of each architecture, in the order in which they were captured."""
     for path in sorted(captures.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name)):
-        yield load(path)
+        yield path, load(path)
 
 
 def merged(groups: Iterable[CaseRows]) -> list[GraphRow]:
@@ -187,7 +193,7 @@ def merged(groups: Iterable[CaseRows]) -> list[GraphRow]:
 def failures(captures: Path) -> Counter[str]:
     """Return how many architectures failed, by the kind of the error."""
     causes: Counter[str] = Counter()
-    for path in captures.glob("*.failed"):
+    for path in captures.glob(f"*{FAILED}"):
         first = (path.read_text(encoding="utf-8").strip().splitlines() or ["no reason"])[0]
         causes[first.partition(":")[0][:60]] += 1
     return causes

@@ -46,7 +46,7 @@ def extract(architecture: Architecture, known: Collection[str], ranges: RunRange
     graphs = capture_case(architecture.case)
     all_ranges = dict(ranges)
     by_id: dict[str, GraphRow] = {}
-    for kind, graph, piece in pieces(graphs, all_ranges):
+    for kind, graph, piece in pieces(graphs, all_ranges, architecture.parts):
         for instance in instances(graph, piece):
             key = text_hash(instance.source)
             if key in by_id:
@@ -62,10 +62,12 @@ def extract(architecture: Architecture, known: Collection[str], ranges: RunRange
     return result
 
 
-def pieces(graphs: Sequence[Graph], ranges: RunRanges) -> Iterator[tuple[str, Graph, GraphPiece]]:
-    """Yield every part of an architecture's graphs with its kind: whole ones first, single operators last."""
+def pieces(graphs: Sequence[Graph], ranges: RunRanges, parts: bool) -> Iterator[tuple[str, Graph, GraphPiece]]:
+    """Yield the graphs of an architecture, then if ``parts`` is true every part with its kind, operators last."""
     for graph in graphs:
         yield from _piece("whole", graph, 0, len(calls(graph.graph)))
+    if not parts:
+        return
     for window in _windows(graphs, ranges):
         base = graphs[window.place]
         for graph in graphs:

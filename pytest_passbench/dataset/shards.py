@@ -10,12 +10,15 @@ from typing import Any
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.dataset.names import SPLITS
 from pytest_passbench.dataset.rows import GraphRow
+from pytest_passbench.dataset.sizes import sizes
 from pytest_passbench.score.classes import class_of
 
 DATA = "data"
 ROWS_PER_SHARD = 50_000
 CLASS = "class"
 """The column of the class of operators that decides how fast a graph can be."""
+SIZES = "sizes"
+"""The column that says how the inputs' shapes depend on the batch and the size."""
 AS_JSON = ("inputs", "instances")
 """Columns that hold JSON, since their fields differ from row to row."""
 
@@ -55,7 +58,7 @@ def write(rows: Sequence[GraphRow], out: Path) -> list[Path]:
 def _record(row: GraphRow) -> dict[str, Any]:
     record = row.to_data()
     texts = {name: json.dumps(record[name], sort_keys=True) for name in AS_JSON}
-    return {**record, **texts, CLASS: class_of(row.operators)}
+    return {**record, **texts, CLASS: class_of(row.operators), SIZES: sizes(row)}
 
 
 def read(out: Path, split: str | None = None) -> Iterator[GraphRow]:
@@ -73,5 +76,5 @@ def read(out: Path, split: str | None = None) -> Iterator[GraphRow]:
 
 
 def _row(record: dict[str, Any]) -> GraphRow:
-    del record[CLASS]  # the operators say it
+    del record[CLASS], record[SIZES]  # they follow from the other columns
     return GraphRow.from_data({**record, **{name: json.loads(record[name]) for name in AS_JSON}})

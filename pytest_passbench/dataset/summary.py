@@ -146,6 +146,8 @@ configs:
 - config_name: default
   data_files:
 {files}
+- config_name: architectures
+  data_files: architectures.parquet
 ---
 
 # PassBench graphs
@@ -168,10 +170,15 @@ configs:
 elementwise or layout |
 | `dtype`, `variant`, `inputs` | of the recorded instance; `inputs` is JSON: name, dtype, shape, mean, std, min, max |
 | `instances` | JSON: other dtypes and sizes with the same text |
+| `sizes` | how each dimension of each input depends on the model's batch `b` and size `n`, as `n/4` or `b`; null if \
+it was captured at one size only |
 | `marks` | rules that the graph breaks as recorded, such as `null_answers` |
 | `architecture`, `library`, `version`, `license`, `family`, `configuration` | where the graph was first seen |
 | `families` | the families of all architectures that have it |
 | `split` | train, validation (other architecture families), or test (what the suite's tasks have) |
+
+The configuration `architectures` has a row for each architecture that was tried: the ids of all its graphs, its CPU
+seconds, how many graphs each rule refused, or why it failed.
 
 ## Licences
 

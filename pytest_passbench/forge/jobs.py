@@ -19,6 +19,8 @@ from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.suite.limits import machine_bytes
 
 POLL_SECONDS = 0.02
+FAILED = ".failed"
+"""The suffix of a file with the reason of a failed job."""
 MIN_DATA_BYTES = 2 << 30
 """The least memory that a job may allocate. Its share of the machine's is more, as a rule."""
 
@@ -34,7 +36,7 @@ class Job:
     @property
     def failure(self) -> Path:
         """The file with the reason of a failed attempt. Such a job is not tried again until the file is removed."""
-        return self.target.with_suffix(".failed")
+        return self.target.with_suffix(FAILED)
 
     @property
     def open(self) -> bool:
@@ -74,9 +76,7 @@ def run_jobs(
 class _Pool:
     """The processes of running jobs."""
 
-    def __init__(
-        self, processes: int, timeout: float, progress: ProgressLines, ended: Callable[[Job], str]
-    ) -> None:
+    def __init__(self, processes: int, timeout: float, progress: ProgressLines, ended: Callable[[Job], str]) -> None:
         self.processes, self.timeout, self._progress, self._ended = processes, timeout, progress, ended
         self.running: dict[mp.process.BaseProcess, tuple[Job, float]] = {}
         self.failed: list[str] = []
@@ -106,7 +106,7 @@ class _Pool:
     def close(self) -> None:
         """Say how many jobs ended."""
         if self._done:
-            reasons = f"; the reasons of {len(self.failed)} failures lie in {self._failures}/*.failed"
+            reasons = f"; the reasons of {len(self.failed)} failures lie in {self._failures}/*{FAILED}"
             self._progress.note(f"{self._done} jobs ended{reasons if self.failed else ''}")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 
 import torch
@@ -18,15 +20,16 @@ def passes(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
 
     A sample of the elements is compared first, which finds most failures.
     """
-    if not (expected.dtype.is_floating_point or expected.dtype.is_complex):
-        return bool(torch.equal(answer, expected))
-    stride = expected.numel() // SAMPLED_ELEMENTS
-    if stride > 1 and not _close(answer.reshape(-1)[::stride], expected.reshape(-1)[::stride], t):
-        return False
-    return _close(answer, expected, t)
+    return _close(_sample(answer), _sample(expected), t) and _close(answer, expected, t)
+
+
+def _sample(values: torch.Tensor) -> torch.Tensor:
+    return values.reshape(-1)[:: max(1, values.numel() // SAMPLED_ELEMENTS)]
 
 
 def _close(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
+    if not (expected.dtype.is_floating_point or expected.dtype.is_complex):
+        return bool(torch.equal(answer, expected))
     rtol, atol = tolerances(str(expected.dtype), t)
     wide = torch.complex128 if expected.dtype.is_complex else torch.float64
     return bool(torch.allclose(answer.to(wide), expected.to(wide), rtol=rtol, atol=atol, equal_nan=True))
@@ -57,10 +60,12 @@ def null_from(expected: Values, inputs: Values, stale: Values | None = None) -> 
 def least(answers: Iterable[torch.Tensor], expected: torch.Tensor) -> int:
     """Return the smallest t of the ladder at which one of the answers passes, or ``NEVER``.
 
-    Each answer is compared only below the smallest t found so far.
+    An answer that passes at t passes at every t above. A sample's smallest t is sought by halves, and is a lower
+    bound of that of all elements. Each answer is compared only below the smallest t so far.
     """
-    level = NEVER
+    level, part = LADDER[-1] + 1, _sample(expected)
     for answer in answers:
-        while level > LADDER[0] and passes(answer, expected, below := min(level, LADDER[-1] + 1) - 1):
-            level = below
-    return level
+        below = range(LADDER[0], level)
+        start = bisect.bisect_left(below, True, key=functools.partial(_close, _sample(answer), part))
+        level = next((t for t in below[start:] if _close(answer, expected, t)), level)
+    return level if level in LADDER else NEVER

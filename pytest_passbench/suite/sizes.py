@@ -43,6 +43,17 @@ class Dependence:
         value = self.slope * point[0] ** self.batch * point[1] ** self.size + self.offset
         return int(value) if value.denominator == 1 and value >= 0 else None
 
+    def __str__(self) -> str:
+        """Return an expression in ``b`` and ``n``, such as ``64``, ``b``, ``4*b*n`` or ``n**2/256 + 1``."""
+        if self.slope == 0:
+            return str(self.offset)
+        powers = [name if power == 1 else f"{name}**{power}"
+                  for name, power in (("b", self.batch), ("n", self.size)) if power]  # fmt: skip
+        factors = [str(self.slope.numerator), *powers] if self.slope.numerator > 1 else powers
+        divisor = f"/{self.slope.denominator}" if self.slope.denominator > 1 else ""
+        offset = f" {'+' if self.offset > 0 else '-'} {abs(self.offset)}" if self.offset else ""
+        return "*".join(factors) + divisor + offset
+
 
 @dataclass(frozen=True)
 class SizeMap:
@@ -84,7 +95,7 @@ def size_map(task: Task, subgraph: Subgraph) -> SizeMap | NoMap:
         return samples
     points = tuple(sample.point for sample in samples)
     literals = [_form(points, values) for values in zip(*(sample.literals for sample in samples), strict=True)]
-    shapes = [_dimensions(points, shapes) for shapes in zip(*(sample.shapes for sample in samples), strict=True)]
+    shapes = [dimensions(points, shapes) for shapes in zip(*(sample.shapes for sample in samples), strict=True)]
     forms = [*literals, *(form for dimensions in shapes for form in dimensions)]
     if None in forms:
         return NoMap("an integer depends on batch and size in no simple way, or in several")
@@ -142,6 +153,11 @@ def draws(size_map: SizeMap, stream: Random) -> Iterator[tuple[Point, str, Subgr
             yield point, *there
 
 
+def dimensions(points: Sequence[Point], shapes: Sequence[tuple[int, ...]]) -> list[Dependence | None]:
+    """Return the form of each dimension of an input that has these shapes at these points; None if it has none."""
+    return [_form(points, values) for values in zip(*shapes, strict=True)]
+
+
 def _bounds(values: Sequence[int]) -> tuple[int, int]:
     least, most = min(values), max(values)
     return (least, most) if least == most else (max(1, least // MOST), most * MOST)
@@ -190,10 +206,6 @@ def _skeleton(task: Task, subgraph: Subgraph) -> tuple[object, ...]:
 def _sample(task: Task, subgraph: Subgraph, point: Point) -> _Recorded:
     literals = tuple(map(int, _INTEGER.findall(task.graphs[subgraph.graph])))
     return _Recorded(point, literals, tuple(spec.shape for spec in subgraph.inputs))
-
-
-def _dimensions(points: Sequence[Point], shapes: Sequence[tuple[int, ...]]) -> list[Dependence | None]:
-    return [_form(points, values) for values in zip(*shapes, strict=True)]
 
 
 def _form(points: Sequence[Point], values: Sequence[int]) -> Dependence | None:

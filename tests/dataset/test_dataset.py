@@ -87,7 +87,7 @@ def cases():
         "greedy": (Greedy,),
     }
     for name, row in rows.items():
-        case = ModelCase(f"own/{name}", "text", seeded(*row), inputs, (Variant(2, 8), Variant(1, 4)), "tiny")
+        case = ModelCase(f"own/{name}", "text", seeded(*row), inputs, (Variant(2, 8), Variant(1, 6)), "tiny")
         yield f"own/{name}", case
 """
 
@@ -115,7 +115,7 @@ def rows(folder):
 
 
 def files(folder):
-    return {path.name: path.read_bytes() for path in sorted((folder / "set").rglob("*.parquet"))}
+    return {path.name: path.read_bytes() for path in sorted((folder / "set" / "data").glob("*.parquet"))}
 
 
 def test_rows_are_unique_texts_with_their_hashes(rows):
@@ -134,7 +134,7 @@ def test_a_graph_that_several_families_have_is_one_row(rows):
 def test_other_dtypes_and_sizes_of_a_text_are_its_instances(rows):
     (gelu,) = [row for row in rows if row.operators == ["gelu"]]
     assert {(item["dtype"], item["variant"]) for item in gelu.instances} == {
-        ("bfloat16", "b2n8"), ("float16", "b2n8"), ("float32", "b1n4"), ("bfloat16", "b1n4"), ("float16", "b1n4"),
+        ("bfloat16", "b2n8"), ("float16", "b2n8"), ("float32", "b1n6"), ("bfloat16", "b1n6"), ("float16", "b1n6"),
     }  # fmt: skip
 
 
@@ -182,6 +182,60 @@ def test_a_second_build_adds_nothing_and_changes_no_byte(folder):
     before = files(folder)
     assert main(build(folder)) == 0
     assert files(folder) == before
+
+
+def test_a_build_goes_on_from_the_shards_if_the_captures_are_missing(folder, tmp_path, capsys):
+    shutil.copytree(folder / "set", tmp_path / "set", ignore=shutil.ignore_patterns("captures"))
+    assert main(build(tmp_path)) == 0
+    assert files(tmp_path) == files(folder)
+    for name in ("architectures.parquet", "summary.json"):
+        assert (tmp_path / "set" / name).read_bytes() == (folder / "set" / name).read_bytes()
+    assert "own/" not in capsys.readouterr().err  # no architecture was captured again, those that failed included
+
+
+def test_a_damaged_table_of_architectures_gets_one_line(folder, tmp_path, capsys):
+    shutil.copytree(folder / "set", tmp_path / "set", ignore=shutil.ignore_patterns("captures"))
+    (tmp_path / "set" / "architectures.parquet").write_bytes(b"PAR1")
+    assert main(build(tmp_path)) == 1
+    assert "architectures.parquet: is no table of architectures" in capsys.readouterr().err
+
+
+def test_sizes_say_how_shapes_depend_on_batch_and_size(folder):
+    import pandas
+
+    table = pandas.read_parquet(folder / "set" / "data")
+    (gelu,) = [row for row in table.to_dict("records") if list(row["operators"]) == ["gelu"]]
+    assert [list(dimensions) for dimensions in gelu["sizes"]] == [["b", "n", "32"]]
+
+
+FAMILY = """
+import torch
+from pytest_passbench.forge.models import ModelCase, Variant
+
+LIBRARY, LICENSE = "own", "MIT"
+ACTIVATIONS = (torch.nn.GELU, torch.nn.SiLU, torch.nn.Tanh, torch.nn.Sigmoid)
+
+
+def cases():
+    for activation in ACTIVATIONS:
+        def build(activation=activation):
+            torch.manual_seed(0)
+            return torch.nn.Sequential(activation(), torch.nn.LayerNorm(8)).eval()
+
+        def inputs(model, variant):
+            return (torch.randn(variant.batch, 8, generator=torch.Generator().manual_seed(0)),)
+
+        yield "own/mlp", ModelCase(f"own/{activation.__name__}", "text", build, inputs, (Variant(4, 1),))
+"""
+
+
+def test_the_fourth_architecture_of_a_family_gives_its_whole_graph_alone(tmp_path):
+    (tmp_path / "mine.py").write_text(FAMILY, encoding="utf-8")
+    also = f"--also={tmp_path / 'mine.py'}"
+    assert main(["dataset", "build", f"--out={tmp_path / 'set'}", also, "--sources=own", HELD_OUT]) == 0
+    operators = {tuple(row.operators): row.kind for row in shards.read(tmp_path / "set")}
+    assert {("gelu",), ("silu",), ("tanh",), ("sigmoid", "layer_norm")} <= set(operators)
+    assert ("sigmoid",) not in operators
 
 
 def test_a_build_that_was_killed_goes_on_where_it_was(folder, tmp_path):

@@ -73,7 +73,7 @@ def case(model_type: str, class_name: str, attention: str, activation: str) -> M
         modality=modality_of(class_name),
         build=functools.partial(build, model_type, class_name, attention, activation),
         inputs=inputs,
-        variants=(Variant(1, 64), Variant(2, 32)),
+        variants=(Variant(1, 64), Variant(2, 48)),
         note=", ".join(["2 layers, narrowed", *settings]),
     )
 

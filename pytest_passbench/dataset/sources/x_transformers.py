@@ -58,7 +58,7 @@ def case(layers: str, variations: tuple[str, ...]) -> ModelCase:
         modality="text",
         build=functools.partial(build, layers, variations),
         inputs=inputs,
-        variants=(Variant(1, 64), Variant(2, 32)),
+        variants=(Variant(1, 64), Variant(2, 48)),
         note=f"{layers}, 2 layers, width {WIDTH}, {', '.join(variations)}",
     )
 
