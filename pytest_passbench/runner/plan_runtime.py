@@ -43,18 +43,24 @@ def zero(tensor: torch.Tensor) -> None:
         torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage()).fill_(0)
 
 
-class ZeroPool:
-    """An allocator that gives the same tensor of zeros for each layout, in less time than any other takes."""
+def fill_with_ones(tensor: torch.Tensor) -> None:
+    """Set all elements of a tensor to one, and what lies between them to zero."""
+    zero(tensor)
+    tensor.fill_(1)
 
-    def __init__(self, plain: Callable[..., torch.Tensor]) -> None:
-        self._plain = plain
+
+class ConstantPool:
+    """An allocator that gives the same tensor for each layout, which ``fill`` filled once."""
+
+    def __init__(self, plain: Callable[..., torch.Tensor], fill: Callable[[torch.Tensor], None]) -> None:
+        self._filled = FillingAllocator(plain, fill)
         self._pool: dict[Any, torch.Tensor] = {}
 
     def __call__(self, shape: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
         key = shape, strides, dtype
         tensor = self._pool.get(key)
         if tensor is None:
-            tensor = self._pool[key] = FillingAllocator(self._plain, zero)(shape, strides, dtype)
+            tensor = self._pool[key] = self._filled(shape, strides, dtype)
         return tensor
 
 

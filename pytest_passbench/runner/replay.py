@@ -36,12 +36,13 @@ from pytest_passbench.runner.engine import Engine
 from pytest_passbench.runner.memory_contents import Contents
 from pytest_passbench.runner.native_code import DTYPE_CODES, CppFunction, Executable, NativePlan, NotNative
 from pytest_passbench.runner.plan_runtime import (
+    ConstantPool,
     FillingAllocator,
     WrongArgument,
-    ZeroPool,
     allocator,
     constant_table,
     do_nothing,
+    fill_with_ones,
     layout_check,
     refuse_argument,
     refuse_shared,
@@ -60,6 +61,8 @@ _CTYPES: dict[str, Any] = {
     **{f"int{bits}": getattr(ctypes, f"c_int{bits}") for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": getattr(ctypes, f"c_uint{bits}") for bits in (8, 16, 32, 64)},
 }
+#: What fills the constant results of a plan without kernels.
+_CONSTANTS: dict[str, Callable[[torch.Tensor], None]] = {"zeros": zero, "ones": fill_with_ones}
 _NAMES = {"argument": "a", "buffer": "b", "table": "t"}
 _count = itertools.count()
 
@@ -101,12 +104,14 @@ class Replayed:
         if self.native is not None:
             self.native.wake()
 
-    def idle(self) -> None:
+    def idle(self, contents: str) -> None:
         """Do no more than an honest program at least does: launch nothing, and allocate without a fill.
 
-        What goes on with the results finds zeros, since uninitialised numbers may be slow to compute with.
+        What goes on with the results finds ``contents``: a constant tensor of "zeros" or "ones" for each layout, or
+        "fresh" memory as it comes.
         """
-        self.namespace["empty"] = ZeroPool(self._awake["empty"])
+        plain = self._awake["empty"]
+        self.namespace["empty"] = plain if contents == "fresh" else ConstantPool(plain, _CONSTANTS[contents])
         if self.native is not None:
             self.native.idle()
 

@@ -280,8 +280,8 @@ def _serve(channel: socket.socket, message: dict[str, Any], ready: Ready, shared
         chance = random.Random(message["place"])
         memory.displace(chance, ready.pieces)
         mutated, outputs = tuple(message["mutated"]), message["outputs"]
-        if message["idle"]:
-            _idle(ready)
+        if message["idle"] is not None:
+            _idle(ready, message["idle"])
         else:
             _wake(ready)
         if message["audit"]:
@@ -304,10 +304,10 @@ def _wake(ready: Ready) -> None:
         ready.native.wake()
 
 
-def _idle(ready: Ready) -> None:
+def _idle(ready: Ready, contents: str) -> None:
     """Leave the kernels out, and do as little as an honest program can (``judge/audits/clock_floor.py``)."""
     for plan in ready.replayed:
-        plan.idle()
+        plan.idle(contents)
     if ready.native is not None:
         ready.native.idle()
 

@@ -42,17 +42,17 @@ class ForkOrder:
 
     With ``rehearse`` a runner first runs a block on the present contents of the input pages, if its template
     :attr:`~Template.rehearses`. With ``audit`` its plans allocate memory full of drawn contents; apart from that,
-    kernels can't tell it from other runners. With ``idle`` it launches no kernel, so no machine code of a
-    candidate's ever runs in it. ``native`` says whether the engine makes its blocks; None leaves that to
-    :meth:`Template.native`. ``place`` is a random number that decides where in memory the runners work: all have the
-    same, so that two runners of one program do not differ.
+    kernels can't tell it from other runners. With ``idle`` it launches no kernel, so no machine code of a candidate's
+    ever runs in it, and what kernels would have written has the contents of that name. ``native`` says whether the
+    engine makes its blocks; None leaves that to :meth:`Template.native`. ``place`` is a random number that decides
+    where in memory the runners work: all have the same, so that two runners of one program do not differ.
     """
 
     program: GraphEffects
     calls: int
     rehearse: bool = False
     audit: bool = False
-    idle: bool = False
+    idle: str | None = None
     native: bool | None = None
     place: int = field(default_factory=lambda: secrets.randbits(32))
 
