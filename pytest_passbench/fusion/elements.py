@@ -16,7 +16,7 @@ UNARY = {
     "tanh": "pb::tanh({0})", "sigmoid": "pb::sigmoid({0})", "silu": "pb::silu({0})",
     "hardsigmoid": "lesser(greater({0} + 3, pb::vec{{}}), pb::all(6)) / 6",
     "hardswish": "{0} * lesser(greater({0} + 3, pb::vec{{}}), pb::all(6)) / 6",
-    "sin": "each({0}, __builtin_sin)", "cos": "each({0}, __builtin_cos)",
+    "sin": "pb::sin({0})", "cos": "pb::cos({0})",
     "log2": "each({0}, __builtin_log2)", "log10": "each({0}, __builtin_log10)", "exp2": "each({0}, __builtin_exp2)",
     "tan": "each({0}, __builtin_tan)", "atan": "each({0}, __builtin_atan)",
     "log_sigmoid_forward": "lesser({0}, pb::vec{{}}) - pb::log1p(pb::exp(-pb::abs({0})))",

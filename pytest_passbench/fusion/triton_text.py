@@ -14,6 +14,7 @@ DTYPES = {
 """Triton's dtypes by the C++ types of elements."""
 INLINE = {
     "pb::sqrt": "tl.sqrt({0})", "pb::exp": "tl.exp({0})", "pb::log": "tl.log({0})", "pb::erf": "tl.erf({0})",
+    "pb::sin": "tl.sin({0})", "pb::cos": "tl.cos({0})",
     "pb::abs": "tl.abs({0})", "pb::relu": "tl.where({0} < 0, 0.0, {0})",
     "pb::sigmoid": "(1.0 / (1.0 + tl.exp(-{0})))", "pb::silu": "({0} / (1.0 + tl.exp(-{0})))",
     "pb::tanh": "tanh({0})", "pb::log1p": "log1p({0})", "pb::expm1": "expm1({0})", "pb::gelu": "gelu({0})",
@@ -24,7 +25,7 @@ INLINE = {
 }  # fmt: skip
 """The functions in Triton's language. Those that it lacks are helpers."""
 EACH = {
-    "__builtin_sin": "tl.sin({0})", "__builtin_cos": "tl.cos({0})", "__builtin_exp2": "tl.exp2({0})",
+    "__builtin_exp2": "tl.exp2({0})",
     "__builtin_log2": "tl.log2({0})", "__builtin_log10": "(tl.log({0}) * 0.4342944819032518)",
     "__builtin_tan": "(tl.sin({0}) / tl.cos({0}))",
 }  # fmt: skip

@@ -63,7 +63,7 @@ def test_a_region_is_one_launch():
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x: (x.sin(),), "sin is faster in eager"),
+        (lambda x: (x.tan(),), "tan is faster in eager"),
         (lambda x: (x.view(-1),), "nothing to compute"),
     ],
 )

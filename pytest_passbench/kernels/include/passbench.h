@@ -328,14 +328,56 @@ inline dvec tanh(dvec a) {  // for a in [0, 20]
   dvec e = (r * r * q + r) * scale + (scale - 1);
   return e / (e + 2);
 }
-inline vec tanh(vec x) {
+// Applies f, a function of doubles, to a register of floats.
+template <class F> inline vec in_doubles(vec x, F f) {
   float lanes[L];
-  store(lanes, min(abs(x), all(20)));
+  store(lanes, x);
   dvec halves[2];
   for (int i = 0; i < L; i++) halves[i / (L / 2)][i % (L / 2)] = lanes[i];
-  for (dvec& half : halves) half = tanh(half);
+  for (dvec& half : halves) half = f(half);
   for (int i = 0; i < L; i++) lanes[i] = halves[i / (L / 2)][i % (L / 2)];
-  return x == x ? copysign(load(lanes), x) : x;
+  return load(lanes);
+}
+inline vec tanh(vec x) {
+  vec y = in_doubles(min(abs(x), all(20)), [](dvec a) { return tanh(a); });
+  return x == x ? copysign(y, x) : x;
+}
+// Returns the sine of x plus so many quarters of a turn, by Taylor's series around the nearest quarter. The parts of
+// pi / 2 are so short that all but the last product are exact: in floats for |x| <= 512, in doubles for |x| <= 2^30.
+inline vec sine(vec x, int32_t quarters_ahead) {
+  vec shifted = x * 0.636619772f + 0x1.8p23f, k = shifted - 0x1.8p23f;
+  vec r = x - k * 0x1.92p+0f - k * 0x1.fb4p-12f - k * 0x1.444p-24f - k * 0x1.68c234p-39f, s = r * r;
+  vec sin = fma(r * s, poly(s, -1.0f / 6, 1.0f / 120, -1.0f / 5040, 1.0f / 362880), r);
+  vec cos = fma(s, poly(s, -1.0f / 2, 1.0f / 24, -1.0f / 720, 1.0f / 40320, -1.0f / 3628800), all(1));
+  ivec quarter = bits<ivec>(shifted) + quarters_ahead;
+  return bits<vec>(bits<ivec>((quarter & 1) != 0 ? cos : sin) ^ ((quarter & 2) << 30));
+}
+inline dvec sine(dvec x, int64_t quarters_ahead) {
+  constexpr double magic = 0x1.8p52;
+  dvec shifted = x * 0.6366197723675814 + magic, k = shifted - magic;
+  dvec r = x - k * 0x1.921fb4p+0 - k * 0x1.4442dp-24 - k * 0x1.8469898cc517p-48, s = r * r;
+  dvec sin = r + r * s * poly(s, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800, 1.0 / 6227020800);
+  dvec cos = 1 + s * poly(s, -1.0 / 2, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600);
+  lvec quarter = bits<lvec>(shifted) + quarters_ahead;
+  return bits<dvec>(bits<lvec>((quarter & 1) != 0 ? cos : sin) ^ ((quarter & 2) << 62));
+}
+inline bool within(vec x, float limit) {  // false if a lane is NaN
+  lvec outside = bits<lvec>(~(abs(x) <= limit));
+  int64_t any = 0;
+  for (int i = 0; i < L / 2; i++) any |= outside[i];
+  return !any;
+}
+inline vec sin(vec x) {
+  if (within(x, 512)) return sine(x, 0);
+  if (within(x, 0x1p30f)) return in_doubles(x, [](dvec a) { return sine(a, 0); });
+  for (int i = 0; i < L; i++) x[i] = float(__builtin_sin(x[i]));
+  return x;
+}
+inline vec cos(vec x) {
+  if (within(x, 512)) return sine(x, 1);
+  if (within(x, 0x1p30f)) return in_doubles(x, [](dvec a) { return sine(a, 1); });
+  for (int i = 0; i < L; i++) x[i] = float(__builtin_cos(x[i]));
+  return x;
 }
 inline vec erf(vec x) {  // erf(a) = 1 - e^-ah(a), h fitted on [0, 4]
   vec a = min(abs(x), all(4));
