@@ -389,7 +389,20 @@ inline vec erf(vec x) {  // erf(a) = 1 - e^-ah(a), h fitted on [0, 4]
 
 // Activations as torch defines them.
 inline vec silu(vec x) { return x / (1 + exp(-x)); }
-inline vec gelu(vec x) { return 0.5f * x * (1 + erf(x * 0.707106781f)); }
+inline vec gelu(vec x) {  // the normal distribution below -|x| is 2^-(z + 1), and z / |x| is a polynomial
+  vec a = abs(x);
+  vec z = min(a * poly(a, 1.15110672f, 0.459190279f, 0.0525665358f, -0.00718821259f, 0.000250069046f, 0.000132173649f,
+                       -2.65476756e-05f, 1.64747973e-06f), all(150));
+  vec k = (0x1.8p23f - z) - 0x1.8p23f;
+  vec p = poly(-k - z, 0.50000006f, 0.346573472f, 0.120110601f, 0.0277535655f, 0.00483777048f, 0.000663823565f);
+#ifdef __AVX512F__
+  vec tail;
+  asm("vscalefps %2, %1, %0" : "=v"(tail) : "v"(p), "v"(k));
+#else
+  vec tail = k < -125 ? vec{} : p * power_of_two(k);
+#endif
+  return x * (x < 0 ? tail : 1 - tail);
+}
 inline vec gelu_tanh(vec x) {
   vec inner = 0.797884561f * (x + 0.044715f * (x * x * x));
   return 0.5f * x * (1 + tanh(inner));
