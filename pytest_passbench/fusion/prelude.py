@@ -188,9 +188,11 @@ template <class V> struct Greatest {
   void add(V x, int64_t lanes) { add(part(x, lanes, all)); }
   V lanes() const { return all; }
   V row() const {
-    V x = all;
-    for (int i = 1; i < pb::L; i++) x = greater(x, V{} + x[i]);
-    return V{} + x[0];
+    auto join = [](auto a, auto b) { return greater(a, b); };
+    if constexpr (std::is_same_v<V, vec>) return pb::all(pb::fold(all, join));
+    auto x = all[0];
+    for (int i = 1; i < pb::L; i++) x = join(x, all[i]);
+    return V{} + x;
   }
 };
 """,
