@@ -20,7 +20,9 @@ from pathlib import Path
 import pytest
 
 import pytest_passbench
-from pytest_passbench.judge.arms import processes
+from pytest_passbench.judge.arms import processes, sandbox
+from pytest_passbench.judge.arms.arm import Arm, ArmSettings
+from pytest_passbench.judge.arms.failures import SandboxFailed
 from support.paths import SHARED, TESTS
 
 PACKAGE = Path(pytest_passbench.__file__).resolve().parent
@@ -237,6 +239,33 @@ def test_a_sandbox_ends_with_who_started_it():
 
 
 @pytest.mark.bubblewrap
+def test_a_sandbox_that_is_struck_while_it_starts_leaves_no_process():
+    name = f"struck-{os.getpid()}"
+    for milliseconds in range(20):
+        arm = Arm(ArmSettings(name, "cpu", 1, "direct", sandbox.walls(), 60.0))
+        time.sleep(milliseconds / 1000)
+        os.kill(arm._process.pid, signal.SIGKILL)
+        if milliseconds % 2:
+            with pytest.raises(SandboxFailed):
+                arm.ready()
+        arm.close()
+    deadline = time.monotonic() + 10
+    while named(name) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not named(name)
+
+
+def named(word: str) -> list[int]:
+    """The processes with a word in their command line."""
+    pids = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if word.encode() in path.read_bytes():
+                pids.append(int(path.parent.name))
+    return pids
+
+
+@pytest.mark.bubblewrap
 def test_an_interpreter_may_be_named_by_a_path_through_folders_that_no_sandbox_has(tmp_path):
     path = os.path.relpath(sys.executable, tmp_path)
     assert path.startswith("..")
@@ -249,9 +278,6 @@ def test_an_interpreter_may_be_named_by_a_path_through_folders_that_no_sandbox_h
 
 def start_and_wait() -> None:
     """An arm without a candidate: prints its zygote's number, and waits to be killed."""
-    from pytest_passbench.judge.arms import sandbox
-    from pytest_passbench.judge.arms.arm import Arm, ArmSettings
-
     arm = Arm(ArmSettings("eager", "cpu", 1, "direct", sandbox.walls(), 60.0))
     arm.ready()
     print(arm.zygote, flush=True)

@@ -158,6 +158,9 @@ class Arm:
         try:
             self.zygote = peer(self._channel)
             hello = hear(self._channel, replies.ZYGOTE, "start")
+            if not self.alive:  # it left bubblewrap's group before it was told to die with it
+                processes.kill(self.zygote)
+                raise ProtocolError("bubblewrap was killed while it started")
         except (ProtocolError, TimeoutError, ArmFailure) as error:
             self._errors.seek(0)
             message = self._errors.read()[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace").strip() or "no message"
@@ -239,8 +242,17 @@ class Arm:
     def _end(self) -> None:
         """Kill the sandbox's outer process, and with it all others. No further message may find it alive."""
         self._ended = True
-        self._process.kill()
+        self._kill()
         self._process.wait()
+
+    def _kill(self) -> None:
+        """Kill the sandbox's outer process and its group.
+
+        While bubblewrap starts, its child does not die with it yet. The group has the number of a process that is not
+        reaped, so that it is nobody else's.
+        """
+        if self._process.returncode is None:
+            processes.kill_group(self._process.pid)
 
     def fork(
         self, message: dict[str, Any], descriptors: tuple[int, ...] = ()
@@ -364,7 +376,7 @@ class Arm:
         self._ended = True
         if self.zygote:
             processes.kill(self.zygote)
-        self._process.kill()
+        self._kill()
         self.kill_children()
 
     def _let_none_last(self) -> None:
@@ -384,8 +396,8 @@ class Arm:
 
     @property
     def alive(self) -> bool:
-        """True if the sandbox still runs."""
-        return self._process.poll() is None
+        """True if the sandbox still runs. Its outer process is not reaped, see :meth:`_kill`."""
+        return self._process.returncode is None and processes.alive(self._process.pid)
 
     def close(self) -> None:
         """End the sandbox and everything in it, wait for that, and close its files."""
@@ -394,7 +406,7 @@ class Arm:
             for pid in self.everything_inside():
                 processes.kill(pid)
         self._channel.close()
-        self._process.kill()
+        self._kill()
         self._process.wait()
         self._wait_until_empty()
         self._files.close()

@@ -69,6 +69,12 @@ def kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+def kill_group(pid: int) -> None:
+    """Kill all processes of the group that ``pid`` leads. A group that is gone is fine."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
 def _signal(pid: int, number: signal.Signals) -> None:
     try:
         os.kill(pid, number)

@@ -265,12 +265,12 @@ def test_a_text_cannot_claim_that_its_compiler_was_killed(says: str) -> None:
 
 @contextlib.contextmanager
 def striking(victim: str, number: signal.Signals) -> Iterator[None]:
-    """Send a signal to the first process of this name."""
-    over = threading.Event()
+    """Send a signal to the first new process of this name. Sandboxes of other tests have such ones too."""
+    over, earlier = threading.Event(), _descendants()
 
     def watch() -> None:
         while not over.wait(0.003):
-            for pid in [pid for pid in _descendants() if processes.name(pid) == victim][:1]:
+            for pid in [pid for pid in _descendants() - earlier if processes.name(pid) == victim][:1]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
                 return
