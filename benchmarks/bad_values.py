@@ -69,6 +69,8 @@ LINES: dict[str, tuple[str, ...]] = {
     "verify": ("PATH", "--candidate=PATH", "--tasks=PATH", "--rerun=NUMBER"),
     "merge": ("OUT", "PATH", "PATH"),
     "explain": ("BAD", "PATH", "--policy=WORD", "--json"),
+    "agent": ("--model=nobody/BAD", "--tasks=PATH", "--turns=NUMBER", "--best-of=NUMBER"),
+    "serve --port=0": ("--token-file=BAD", "--tasks=PATH"),
     "doctor": ("--json", "WORD"),
     "forge --only none": (
         "--steps=WORD", "--tasks=NUMBER", "--train=NUMBER", "--processes=NUMBER", "--timeout=NUMBER",

@@ -171,5 +171,6 @@ class PassEnvironment:
             self.unjudged += 1
             raise UserError(f"not judged, through no fault of yours: {error}") from error
         scores = {name: judging.outcome.score(name) for name in ("AS", "correct", "gmean", "fast1")}
+        scores["correct_fp64"] = judging.outcome.score("correct", criterion="fp64")
         self.attempts.append(JudgedAttempt(files, reward, scores, judging.judging_seconds, judging.waiting_seconds))
         return f"{judging.outcome.feedback()}\n\nReward: {float(reward):.3f} ({reward.stage}). AS: {reward.AS:.3f}."

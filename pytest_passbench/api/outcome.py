@@ -62,12 +62,14 @@ class Outcome(Run):
         """Return the outcome of a run."""
         return cls(**{item.name: getattr(run, item.name) for item in fields(run)})
 
-    def score(self, name: str = "AS", candidate: str | None = None) -> float | None:
-        """Return a score under the run's criterion: AS, correct, gmean or fast1 (docs/scores.md).
+    def score(
+        self, name: str = "AS", candidate: str | None = None, criterion: Criterion | None = None
+    ) -> float | None:
+        """Return a score: AS, correct, gmean or fast1 (docs/scores.md). ``criterion`` is the run's if none is given.
 
         It is None if a speed that it needs was not measured. Raises UserError for another name.
         """
-        return metric(self, self._named(candidate), name)
+        return metric(self, self._named(candidate), name, criterion)
 
     @overload
     def reward(

@@ -29,6 +29,7 @@ COMMANDS = (
     "doctor",
     "forge",
     "dataset",
+    "agent",
     "serve",
 )  # fmt: skip
 """The modules of :mod:`pytest_passbench.commands`, in the order of the help.

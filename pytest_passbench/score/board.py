@@ -146,13 +146,13 @@ def baseline_of(run: Run, name: str, criterion: Criterion = "ladder") -> dict[st
     return tasks
 
 
-def metric(run: Run, candidate: str, name: str) -> float | None:
+def metric(run: Run, candidate: str, name: str, criterion: Criterion | None = None) -> float | None:
     """Return the figure that a gate compares: ``AS``, ``correct`` and ``fast1`` (shares in 0 .. 1) or ``gmean``.
 
-    It is that of the run's criterion. It is None if a speed was not measured or nothing was judged. Raises UserError
-    for another name.
+    It is that of the run's criterion, if none is given. It is None if a speed was not measured or nothing was
+    judged. Raises UserError for another name.
     """
-    scores_row = row(candidate, tasks_of(run, candidate, run.criterion), run.score_settings)
+    scores_row = row(candidate, tasks_of(run, candidate, criterion or run.criterion), run.score_settings)
     match name:
         case "AS":
             return scores_row.scores.as_

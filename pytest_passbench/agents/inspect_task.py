@@ -1,0 +1,90 @@
+"""The suite as a task of Inspect AI: a sample for each task, with the tools of :class:`PassEnvironment`.
+
+An attempt is judged once, when the model calls ``judge``; the scorer reads what was judged. One attempt is judged at
+a time, and waiting for that is no working time of a sample.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from anyio import to_thread
+from inspect_ai import Epochs, Task, task
+from inspect_ai.agent import as_solver, react
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.solver import Generate, Solver, TaskState, solver
+from inspect_ai.tool import Tool, ToolDef
+from inspect_ai.util import concurrency, store_as
+
+from pytest_passbench.agents.environment import TOOLS, PassEnvironment
+from pytest_passbench.agents.inspect_score import Episode, best_attempt
+from pytest_passbench.agents.prompt import prompt
+from pytest_passbench.api.arguments import TaskShelf
+
+JUDGING = frozenset({"new_pass", "explain", "judge"})
+"""The tools that take the shared judge."""
+
+INSTRUCTIONS = """\
+You write passes for a tensor compiler. Work with the tools: write files, have them judged, read the feedback, and try
+again. The best judged attempt counts, and only what was judged counts. Call submit when you cannot do better.
+"""
+GO_ON = "Go on with the tools, or call submit if you cannot do better."
+TURNS = 10
+
+
+@task
+def passbench(tasks: str = "lite", turns: int = TURNS, best_of: int = 1, tokens: int | None = None) -> Task:
+    """Return the Inspect task: one sample for each task of the suite.
+
+    Args:
+        tasks: Suites, ids, files or folders of tasks, with commas between.
+        turns: How often the model may answer in a sample.
+        best_of: How many samples are made of each task; the best of them and their mean are reported.
+        tokens: The most tokens of a sample; None for no limit.
+    """
+    samples = [
+        Sample(id=item.id, input=prompt(item), metadata={"task": item.id, "file": str(item.path)})
+        for item in TaskShelf().named([name.strip() for name in tasks.split(",")])
+    ]
+    return Task(
+        dataset=MemoryDataset(samples, name="passbench"),
+        solver=episode(),
+        scorer=best_attempt(),
+        epochs=Epochs(best_of, ["mean"] if best_of == 1 else ["mean", "max"]),
+        turn_limit=turns,
+        token_limit=tokens,
+        fail_on_error=False,
+    )
+
+
+@solver
+def episode() -> Solver:
+    """Return the solver: an agent with the tools of an environment of its own."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        environment = PassEnvironment()
+        await to_thread.run_sync(environment.reset, state.metadata["file"])
+        tools = [_tool(environment, name) for name in TOOLS]
+        agent = react(prompt=INSTRUCTIONS, tools=tools, on_continue=GO_ON)
+        return await as_solver(agent)(state, generate)
+
+    return solve
+
+
+def _tool(environment: PassEnvironment, name: str) -> Tool:
+    """Return a tool of an environment as Inspect's: by the method's own signature and docstring."""
+    method: Callable[..., str] = getattr(environment, name)
+
+    @functools.wraps(method)
+    async def execute(*args: Any, **keywords: Any) -> str:
+        call = functools.partial(method, *args, **keywords)
+        if name not in JUDGING:
+            return call()
+        async with concurrency("judge", 1):
+            text: str = await to_thread.run_sync(call, abandon_on_cancel=True)
+        store_as(Episode).note(environment)
+        return text
+
+    return ToolDef(execute, name=name).as_tool()

@@ -1,0 +1,105 @@
+"""``passbench agent``: have a model write passes, turn by turn, with the judge as its tool (Inspect AI)."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_passbench.core.checks import whole
+from pytest_passbench.core.errors import UserError
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog
+
+HELP = """Have a model write passes for tasks: it writes files, has them judged, reads the feedback, and tries again.
+Its best judged attempt counts. The same command goes on with an evaluation that was interrupted, and judges nothing
+twice. Needs the extra `agents`. `inspect view --log-dir DIR` shows each attempt."""
+
+INSTALL = "pip install 'pytest-passbench[agents]'"
+OUT = Path("reports") / "agents"
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser("agent", help="have a model write passes, and judge them", description=HELP)
+    parser.add_argument("--model", required=True, metavar="M", help="a model as Inspect names it: provider/name "
+                        "(openai-api/NAME/MODEL for an endpoint of your own, hf/MODEL for a local one)")  # fmt: skip
+    parser.add_argument("--tasks", action="append", metavar="TASKS", help="a suite, a task's id or file, or a folder "
+                        "of tasks; may be given again (default: lite)")  # fmt: skip
+    parser.add_argument("--turns", type=whole(1, 1000), default=10, metavar="N", help="answers of the model for a "
+                        "task (default: 10)")  # fmt: skip
+    parser.add_argument("--best-of", type=whole(1, 100), default=1, metavar="K", help="samples of each task: "
+                        "the best and the mean are reported (default: 1)")  # fmt: skip
+    parser.add_argument("--tokens", type=whole(1, 10**9), metavar="N", help="the most tokens for a sample")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="folder of the logs (default: "
+                        "reports/agents)")  # fmt: skip
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Evaluate the model, print its scores, and return the exit code: 1 if a sample has none."""
+    try:
+        from inspect_ai import eval_set
+        from inspect_ai._util.error import PrerequisiteError
+        from inspect_ai.log import read_eval_log
+        from inspect_ai.model import get_model
+
+        from pytest_passbench.agents.inspect_task import passbench
+    except ImportError as error:
+        raise UserError(f"passbench agent needs {error.name or 'inspect_ai'}", remedy=INSTALL) from error
+    from pytest_passbench.agents.shared_judge import process_judge
+
+    task = passbench(",".join(args.tasks or ["lite"]), args.turns, args.best_of, args.tokens)
+    try:
+        model = get_model(args.model)
+    except Exception as error:  # each provider has its own for what it lacks: a package, a key, an address
+        raise UserError(_message(error), where=f"--model={args.model}") from error
+    try:
+        _, logs = eval_set(
+            [task],
+            log_dir=str(args.out),
+            model=model,
+            display="plain",
+            log_buffer=1,  # each sample is in the log as soon as it ends
+            retry_attempts=0,
+            retry_immediate=False,
+        )
+    except PrerequisiteError as error:
+        raise UserError(_message(error), where=args.out) from error
+    finally:
+        process_judge().close()
+    complete = True
+    for log in logs:
+        whole_log = read_eval_log(log.location)
+        complete = _print(whole_log) and complete
+    return 0 if complete else 1
+
+
+def _message(error: Exception) -> str:
+    """Return an error of Inspect's in plain words: its messages may have markup for a terminal."""
+    return " ".join(re.sub(r"\[/?[a-z ]*\]", "", str(getattr(error, "message", error))).split())
+
+
+def _print(log: EvalLog) -> bool:
+    """Print a model's scores, and what became of samples without one. Return True if each sample has one."""
+    from tabulate import tabulate
+
+    from pytest_passbench.core.escape import printable
+
+    samples = log.samples or []
+    rows = [[item.name, metric.name, item.reducer or "", f"{metric.value:.3f}"]
+            for item in (log.results.scores if log.results else [])
+            for metric in item.metrics.values()]  # fmt: skip
+    tokens = sum(usage.total_tokens for sample in samples for usage in sample.model_usage.values())
+    print(tabulate(rows, headers=["score", "metric", "of samples", "value"], disable_numparse=True))
+    print(f"\n{log.eval.model}: {len(samples)} samples, {tokens:,} tokens; log: {log.location}")
+    failed = [sample for sample in samples if not sample.scores]
+    for sample in failed:
+        print(printable(f"{sample.id}: no score: {_reason(sample)}"))
+    return bool(samples) and not failed
+
+
+def _reason(sample: Any) -> str:
+    return str(sample.error.message).splitlines()[-1] if sample.error and sample.error.message else "it was not ended"
