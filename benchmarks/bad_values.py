@@ -70,6 +70,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "merge": ("OUT", "PATH", "PATH"),
     "explain": ("BAD", "PATH", "--policy=WORD", "--json"),
     "agent": ("--model=nobody/BAD", "--tasks=PATH", "--turns=NUMBER", "--best-of=NUMBER"),
+    "trajectories": ("PATH", "--out=OUT", "--best-of=NUMBER", "--min-reward=NUMBER"),
     "serve --port=0": ("--token-file=BAD", "--tasks=PATH"),
     "doctor": ("--json", "WORD"),
     "forge --only none": (

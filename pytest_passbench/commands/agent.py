@@ -60,9 +60,11 @@ def run(args: argparse.Namespace) -> int:
         _, logs = eval_set(
             [task],
             log_dir=str(args.out),
+            log_dir_allow_dirty=True,  # other models' logs lie there too
             model=model,
             display="plain",
             log_buffer=1,  # each sample is in the log as soon as it ends
+            retry_on_error=1,  # a sample, before it is given up
             retry_attempts=0,
             retry_immediate=False,
         )

@@ -30,6 +30,7 @@ COMMANDS = (
     "forge",
     "dataset",
     "agent",
+    "trajectories",
     "serve",
 )  # fmt: skip
 """The modules of :mod:`pytest_passbench.commands`, in the order of the help.

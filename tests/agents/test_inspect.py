@@ -71,10 +71,15 @@ def backend(monkeypatch):
     import pytest_passbench
     from pytest_passbench.agents import SharedJudge, environment, shared_judge
 
-    backend = ToldBackend()
-    judge = SharedJudge(pytest_passbench.Evaluator(backend=backend))
+    backend, judges = ToldBackend(), []
+
+    def process_judge():
+        if not judges or judges[-1].closed:
+            judges.append(SharedJudge(pytest_passbench.Evaluator(backend=backend)))
+        return judges[-1]
+
     for module in (environment, shared_judge):
-        monkeypatch.setattr(module, "process_judge", lambda: judge)
+        monkeypatch.setattr(module, "process_judge", process_judge)
     return backend
 
 
@@ -170,6 +175,67 @@ def test_the_best_of_several_samples_is_reported_beside_their_mean(evaluate):
 def test_bad_input_is_one_message(options, message, tmp_path, capsys, backend):
     assert main(["agent", *options, f"--out={tmp_path / 'logs'}"]) == 1
     assert message in capsys.readouterr().err
+
+
+@pytest.fixture
+def export(evaluate, tmp_path, capsys):
+    """A function that exports what scripted models did on two tasks. It returns the rows."""
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra `dataset` is not installed")
+    for model in ("honest", "cheating"):
+        assert evaluate(model)[0] == 0
+
+    def run(*options):
+        path = tmp_path / "rows.parquet"
+        assert main(["trajectories", str(tmp_path / "logs"), f"--out={path}", *options]) == 0, capsys.readouterr().err
+        return parquet.read_table(path).to_pylist()
+
+    return run
+
+
+def test_conversations_end_with_the_feedback_on_the_best_attempt(export):
+    rows = export("--format=sft", "--honest", "--right=fp64")
+    assert [row["task"] for row in rows] == ["a", "b"]
+    for row in rows:
+        messages = row["messages"]
+        assert [message["role"] for message in messages[:2]] == ["system", "user"]
+        assert (messages[-1]["role"], messages[-1]["name"]) == ("tool", "judge")
+        assert f"Reward: {row['reward']:.3f}" in messages[-1]["content"]
+        (call,) = messages[-2]["tool_calls"]
+        assert call["function"] == {"name": "judge", "arguments": "{}"}
+
+
+def test_pairs_have_the_better_answer_first(export):
+    rows = export("--format=dpo")
+    assert len(rows) == 4  # right, wrong and cheating, for each task
+    for row in rows:
+        assert row["chosen_reward"] > row["rejected_reward"]
+        assert row["prompt"][-1]["role"] == "user"
+    assert {"# WRONG" in row["rejected"][0]["content"] for row in rows} == {True, False}
+
+
+def test_prompts_come_once_with_the_rewards_of_the_best(export):
+    rows = export("--format=rl")
+    assert [row["task"] for row in rows] == ["a", "b"]
+    assert all(len(row["rewards"]) == 2 and row["best_reward"] == max(row["rewards"]) for row in rows)
+
+
+def test_all_that_is_known_is_exported_and_equal_answers_count_once(export):
+    rows = export()
+    assert len(rows) == 4
+    honest = next(row for row in rows if row["model"] == "scripted/honest")
+    assert [attempt["stage"] for attempt in honest["attempts"]] == ["wrong", "right and fast"]
+    assert honest["attempts"][1]["files"][0] == {"path": "a.py", "text": PASS}
+    assert len(export("--best-of=1")) == 2
+    assert len(export("--min-reward=0.5")) == 2
+
+
+def test_an_export_without_logs_or_rows_is_one_message(tmp_path, capsys):
+    out = f"--out={tmp_path / 'rows.parquet'}"
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.eval").write_text("nothing")
+    for logs, message in (("nowhere", "no such file"), ("empty", "has no log"), ("broken.eval", "is no log")):
+        assert main(["trajectories", str(tmp_path / logs), out]) == 1
+        assert message in capsys.readouterr().err
 
 
 def test_the_task_is_registered_under_the_package(tmp_path):
