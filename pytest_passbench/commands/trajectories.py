@@ -55,8 +55,11 @@ def run(args: argparse.Namespace) -> int:
     if not rows:
         raise UserError(f"no row is left of {counted(len(everything), 'trajectory', 'trajectories')}",
                         remedy="ask for less: --min-reward, --right, --honest")  # fmt: skip
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(pyarrow.Table.from_pylist(rows), args.out, compression="zstd")
+    try:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        parquet.write_table(pyarrow.Table.from_pylist(rows), args.out, compression="zstd")
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror or error}", where=args.out) from error
     print(f"{args.out}: {counted(len(rows), 'row')} of {counted(len(selection), 'trajectory', 'trajectories')} "
           f"({len(everything)} in the logs)")  # fmt: skip
     return 0

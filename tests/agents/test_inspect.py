@@ -229,6 +229,11 @@ def test_all_that_is_known_is_exported_and_equal_answers_count_once(export):
     assert len(export("--min-reward=0.5")) == 2
 
 
+def test_an_export_that_cannot_be_written_is_one_message(export, tmp_path, capsys):
+    assert main(["trajectories", str(tmp_path / "logs"), f"--out={tmp_path / 'a.task.yaml' / 'rows'}"]) == 1
+    assert "cannot be written" in capsys.readouterr().err
+
+
 def test_an_export_without_logs_or_rows_is_one_message(tmp_path, capsys):
     out = f"--out={tmp_path / 'rows.parquet'}"
     (tmp_path / "empty").mkdir()
