@@ -21,7 +21,14 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.run.judging import Judge, judge_all, make_judge
-from pytest_passbench.run.ledger import Ledger, check_machine, check_trusted, open_candidates, open_reference, run_seed
+from pytest_passbench.run.ledger import (
+    Ledger,
+    check_machine,
+    check_trusted,
+    open_candidates,
+    open_reference,
+    run_seed,
+)
 
 OnRecord = Callable[[Record], None]
 

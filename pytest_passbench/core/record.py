@@ -26,6 +26,10 @@ STATUSES = (
 PLANNING = ("wrapper", "plan", "compile")
 """The phases in which a candidate's wrapper is asked for a launch plan, and its kernels are compiled."""
 
+RIGHT_AT_BOTH = "right at both"
+RIGHT_AT_PUBLIC_ALONE = "right at the public size alone"
+NO_KERNEL = "no kernel for this shape"
+
 LAUNCH_BOUND = 2.0  # a call takes more than so many times the device's own time
 
 
@@ -179,6 +183,14 @@ class FurtherSize(Data, partial=True):
         """False if no pass matched, or if none gave a launch plan for this size."""
         refused = self.arm.status in ("runtime_fail", "compile_fail") and self.arm.phase in PLANNING
         return self.arm.status != "pass_miss" and not refused
+
+    def outcome(self, criterion: Criterion, t: int) -> str:
+        """Return how a candidate that is right at the subgraph's own size fares here, in words."""
+        if not self.judged:
+            return HARNESS_FAIL
+        if not self.has_kernel:
+            return NO_KERNEL
+        return RIGHT_AT_BOTH if self.is_correct(criterion, t) else RIGHT_AT_PUBLIC_ALONE
 
     def is_correct(self, criterion: Criterion, t: int) -> bool:
         """Return True if the answer is right at ``t`` by a criterion, null guard included."""

@@ -369,7 +369,7 @@ def held_out_share(records: Iterable[Record]) -> str:
 def held_out_table(run: Run, candidate: str) -> Table:
     """Return a line per further size at which the candidate is not right, or was not judged."""
     lines = tuple(
-        (record.task, record.subgraph, f"batch {item.batch}, size {item.size}", *_held_out(item))
+        (record.task, record.subgraph, f"batch {item.batch}, size {item.size}", *_held_out(record, item))
         for record in run.of(candidate)
         for item in (record.held_out if record.correct else ())
         if not item.judged or item in record.held_out_failures
@@ -378,10 +378,10 @@ def held_out_table(run: Run, candidate: str) -> Table:
     return Table(f"Held-out sizes: {candidate}", ("task", "subgraph", "size", "status", "why"), lines, about=about)
 
 
-def _held_out(item: FurtherSize) -> tuple[str, str]:
-    """Return how a further size ended, in a word or two, and why in one line."""
-    arm = item.arm
-    status = ACCURACY if arm.status == RAN else arm.status if item.has_kernel else f"no kernel ({arm.status})"
+def _held_out(record: Record, item: FurtherSize) -> tuple[str, str]:
+    """Return how a further size ended, in words, and why in one line."""
+    arm, outcome = item.arm, item.outcome(record.criterion, record.tolerance)
+    status = f"{outcome} ({arm.status})" if item.judged and arm.status != RAN else outcome
     return status, one_line(arm.message or arm.worst, MAX_WHY) or NONE
 
 

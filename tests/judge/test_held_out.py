@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-
 import pytest
 
-from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.session import Session
 from pytest_passbench.run.judging import records
-from pytest_passbench.suite import find
-from pytest_passbench.suite.taskfile import read_task
-from support.paths import ROOT
+from support import shape_tables
+from support.shape_tables import CALL
 
-HONEST = (ROOT / "candidates" / "cpu-fused" / "relu_squared.py").read_text()
-CALL = "    lib.relu_squared(x, out, x.numel(), x.dtype)"
 RAISES = "    lib.relu_squared(x, out, TABLE[tuple(x.shape)], x.dtype)"
 GUESSES = "    lib.relu_squared(x, out, TABLE.get(tuple(x.shape), 64), x.dtype)"
 
 
 def judged(folder, call, seed):
-    path = next(find.installed_tasks().rglob("relu-square-e1cb.task.yaml"))
-    task = read_task(path)
-    part = replace(task, subgraphs=tuple(item for item in task.subgraphs if "nemotron_h-float32" in item.id))
-    shapes = {item.inputs[0].shape: item.elements for item in part.subgraphs}
-    assert CALL in HONEST
-    text = HONEST.replace(CALL, call).replace("def pattern", f"TABLE = {shapes!r}\n\n\ndef pattern")
-    (folder / "relu_squared.py").write_text(text)
-    (folder / "sorted_output_pass_rule_names.json").write_text(json.dumps(["relu_squared"]))
+    part = shape_tables.task()
+    candidate = shape_tables.candidate(folder, call, part)
     settings = Settings(pipeline="direct", audit="off", held_out=2)
     with Session(settings, seed) as session:
-        results = list(records(session, part, Candidate.open(folder), settings.tolerance))
+        results = list(records(session, part, candidate, settings.tolerance))
     assert all(record.correct and record.arm.speed is not None for record in results)
     assert not any(finding.severity == "violation" for record in results for finding in record.findings)
     assert all(len(record.held_out_judged) == 2 for record in results)
@@ -59,3 +46,22 @@ def test_a_table_by_shape_that_guesses_elsewhere_is_wrong_there(tmp_path, seed):
 def test_an_honest_pass_is_right_at_every_size(tmp_path):
     _, failures = judged(tmp_path, CALL, b"one")
     assert not any(failures)
+
+
+@pytest.mark.slow
+def test_a_subgraph_that_is_measured_again_has_its_further_sizes_judged_again(tmp_path):
+    part = shape_tables.task()
+    for name in ("fast", "slow"):
+        (tmp_path / name).mkdir()
+    shape_tables.candidate(tmp_path / "slow", f"{CALL}\n{CALL}\n{CALL}\n{CALL}", part)
+    candidate = shape_tables.candidate(tmp_path / "fast", CALL, part)
+    settings = Settings(pipeline="direct", audit="off", held_out=1, against=tmp_path / "slow")
+    with Session(settings, b"one") as session:  # what differs from a reference is always measured again
+        largest = max(part.subgraphs, key=lambda item: item.elements)
+        every = [record for record in session.judge(part, candidate) if record.subgraph == largest.id]
+    first, again = every
+    assert len(first.held_out) == len(again.held_out) == 1
+    assert first.held_out[0].batch == again.held_out[0].batch
+    assert first.held_out[0].size == again.held_out[0].size
+    assert first.held_out[0] is not again.held_out[0]
+    assert again.held_out_failures == []

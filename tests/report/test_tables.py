@@ -277,7 +277,7 @@ def test_further_sizes_count_where_the_subgraph_itself_is_right():
     table = tables.task_table(view, "mine")
     assert dict(zip(table.headers, table.rows[0], strict=True))["held out"] == "1/2"
     (row,) = tables.held_out_table(view, "mine").rows
-    assert row == ("good", "a", "batch 5, size 9", "no kernel (runtime_fail)", "no kernel for 48 rows")
+    assert row == ("good", "a", "batch 5, size 9", "no kernel for this shape (runtime_fail)", "no kernel for 48 rows")
     text = markdown.render(report_of(view))
     assert "Held-out sizes: mine" in text
     assert "no kernel for 48 rows" in text
