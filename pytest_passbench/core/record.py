@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_passbench.core.criterion import Criterion, is_accurate, levels
-from pytest_passbench.core.ladder import NEVER, T_STRICT, first_correct, right_at
+from pytest_passbench.core.ladder import NEVER, T_STRICT, first_correct, guarded, right_at
 from pytest_passbench.core.typed import Data
 
 RAN = "ran"
@@ -194,10 +194,17 @@ class FurtherSize(Data, partial=True):
 
     def is_correct(self, criterion: Criterion, t: int) -> bool:
         """Return True if the answer is right at ``t`` by a criterion, null guard included."""
+        return right_at(*self._levels(criterion), t)
+
+    def accepts_null(self, criterion: Criterion, t: int) -> bool:
+        """Return True if a null answer passes here too, so that the candidate's answer tells nothing of it."""
+        return self.arm.status == RAN and guarded(NEVER, self._levels(criterion)[1], t)
+
+    def _levels(self, criterion: Criterion) -> tuple[int, int]:
         arm = self.arm
         answered = arm.status == RAN and arm.greatest_ratio64
         accurate = is_accurate(self.dtypes, arm.greatest_ratio64, arm.mean_ratio64) if answered else None
-        return right_at(*levels(criterion, arm.first_correct, self.null_from, accurate, self.null_accurate), t)
+        return levels(criterion, arm.first_correct, self.null_from, accurate, self.null_accurate)
 
 
 @dataclass(slots=True)
@@ -280,8 +287,13 @@ class Record(Data, partial=True):
 
     @property
     def held_out_judged(self) -> list[FurtherSize]:
-        """The further sizes that were judged; none unless the subgraph itself is right, measured again included."""
-        return [item for item in self.held_out if item.judged] if self.correct else []
+        """The further sizes that were judged; none unless the subgraph itself is right, measured again included.
+
+        Those at which a null answer passes are left out.
+        """
+        if not self.correct:
+            return []
+        return [item for item in self.held_out if item.judged and not item.accepts_null(self.criterion, self.tolerance)]
 
     @property
     def held_out_failures(self) -> list[FurtherSize]:

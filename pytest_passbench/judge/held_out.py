@@ -67,7 +67,10 @@ class FurtherSizes:
         return results
 
     def _result(self, case: Case, point: Point, name: str) -> FurtherSize | None:
-        """Return the candidate's result at one size; None if eager fails there."""
+        """Return the candidate's result at one size; None if eager fails there, or a null answer passes.
+
+        That is the task's fault: nobody gains by it, and nobody is blamed.
+        """
         try:
             check_graphs(case.task)
             check_memory(case.subgraph)
@@ -79,7 +82,8 @@ class FurtherSizes:
         if record.arm.status in ("crash", "timeout", "integrity") and record.arm.phase in READING:
             self._equipment.readings.forget()
         batch, size = point
-        return FurtherSize(batch, size, record.arm, record.dtypes, record.null_from, record.null_accurate)
+        result = FurtherSize(batch, size, record.arm, record.dtypes, record.null_from, record.null_accurate)
+        return None if result.accepts_null(self._settings.criterion, self._settings.tolerance) else result
 
     def _attempt(self, case: Case, name: str, last: bool) -> tuple[Record, Trial]:
         """Judge one size. Raises ArmFailure or one of :data:`~pytest_passbench.judge.arms.failures.FAULTS`."""

@@ -65,3 +65,47 @@ def test_a_subgraph_that_is_measured_again_has_its_further_sizes_judged_again(tm
     assert first.held_out[0].size == again.held_out[0].size
     assert first.held_out[0] is not again.held_out[0]
     assert again.held_out_failures == []
+
+
+SMALLER_AND_SMALLER = """
+import torch
+
+def pattern(x, n):
+    return x / n
+
+def replacement_args(x, n):
+    return (x, n)
+
+def kernel(x, n):
+    return {answer}
+
+def replacement_func():
+    return kernel
+"""
+
+
+def shrinking_task(path):
+    """A task whose answers are so small at larger sizes that zeros pass at t = -4, though not at its own two sizes."""
+    graphs = "".join(
+        f"  g{n}: |\n    def forward(in_0):\n        tmp_0 = in_0 / {n * n}\n        return (tmp_0,)\n" for n in (128, 176)
+    )
+    subgraphs = "".join(
+        f"- id: float32-b1n{n}\n  graph: g{n}\n  dtype: float32\n  source: tests (1 layer, batch 1, size {n})\n"
+        f"  inputs:\n  - {{name: in_0, shape: [{n}, 64], dtype: float32, mean: 0.0, std: 1.0, min: -5.0, max: 5.0}}\n"
+        for n in (128, 176)
+    )
+    head = "passbench: task/1\nid: div\nops: [div]\nsources: [tests]\nmodality: text\ntags: [lite]\nsubgraphs: 2\n---\n"
+    path.write_text(f"{head}graphs:\n{graphs}subgraphs:\n{subgraphs}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("answer", ["x / n", "x / n if n in (128 * 128, 176 * 176) else x * 0"])
+def test_a_size_at_which_zeros_pass_is_drawn_anew(bench, answer):
+    shrinking_task(bench.tasks / "div.task.yaml")
+    bench.candidate({"p": SMALLER_AND_SMALLER.format(answer=answer)})
+    judged = bench.records(policy="open", held_out=3, tolerance=-4)
+    assert all(record.correct for record in judged)
+    sizes = [(item.size, item in record.held_out_failures) for record in judged for item in record.held_out_judged]
+    assert len(sizes) > 2
+    assert all(size < 210 for size, _ in sizes)
+    assert {failed for _, failed in sizes} == {answer != "x / n"}
