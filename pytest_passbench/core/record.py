@@ -161,8 +161,9 @@ class Stored(Data, partial=True):
 
 @dataclass(slots=True)
 class FurtherSize(Data, partial=True):
-    """The candidate at a further size of a subgraph (``--passbench-held-out``), judged for correctness alone.
+    """The candidate at a further size of a subgraph (``--passbench-held-out``), which is in no score.
 
+    One of a subgraph's is measured, if it is right there; the others' arms have no speed.
     ``batch`` and ``size`` are the model's. ``dtypes`` and the null answer's levels are as in :class:`Record`.
     """
 
@@ -291,14 +292,19 @@ class Record(Data, partial=True):
 
         Those at which a null answer passes are left out.
         """
-        if not self.correct:
-            return []
-        return [item for item in self.held_out if item.judged and not item.accepts_null(self.criterion, self.tolerance)]
+        judged = [item for item in self.held_out if item.judged] if self.correct else []
+        return [item for item in judged if not item.accepts_null(self.criterion, self.tolerance)]
 
     @property
     def held_out_failures(self) -> list[FurtherSize]:
         """The further sizes at which the candidate is not right at the run's t by its criterion."""
         return [item for item in self.held_out_judged if not item.is_correct(self.criterion, self.tolerance)]
+
+    @property
+    def held_out_speed(self) -> Speed | None:
+        """The speed-up at a further size at which the candidate is right; None if none was measured."""
+        right = (item for item in self.held_out_judged if item.is_correct(self.criterion, self.tolerance))
+        return next((item.arm.speed for item in right if item.arm.speed is not None), None)
 
     @property
     def head_to_head(self) -> Speed | None:

@@ -164,7 +164,7 @@ class Session:
                 record, _ = self._attempts.judge(case, partial(self.case_judge.remeasure, trial))
                 self._limits.check()
                 if record.judged:  # else the first record stays
-                    self._further_sizes.judge(case, record, "held out again")
+                    self._further_sizes.judge(case, record, self.case_judge.noise, "held out again")
                     self.case_judge.baselines.keep(case, record)
                     yield record
 
@@ -180,7 +180,7 @@ class Session:
         if trial is None:
             budget.skip()
             return record, None
-        self._further_sizes.judge(case, record)
+        self._further_sizes.judge(case, record, self.case_judge.noise)
         pairs = 0 if trial.measured is None else len(trial.measured.pairs)
         budget.done(record.durations, pairs, len(trial.orders))
         if trial.interpreted:

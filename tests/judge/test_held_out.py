@@ -23,6 +23,7 @@ def judged(folder, call, seed):
     assert all(record.correct and record.arm.speed is not None for record in results)
     assert not any(finding.severity == "violation" for record in results for finding in record.findings)
     assert all(len(record.held_out_judged) == 2 for record in results)
+    assert all((record.held_out_speed is None) == (len(record.held_out_failures) == 2) for record in results)
     return [item for record in results for item in record.held_out], [record.held_out_failures for record in results]
 
 
@@ -85,17 +86,18 @@ def replacement_func():
 
 
 def shrinking_task(path):
-    """A task whose answers are so small at larger sizes that zeros pass at t = -4, though not at its own two sizes."""
+    """A task whose answers are so small at larger sizes that zeros pass at t = -4, though not at its own two."""
     graphs = "".join(
-        f"  g{n}: |\n    def forward(in_0):\n        tmp_0 = in_0 / {n * n}\n        return (tmp_0,)\n" for n in (128, 176)
+        f"  g{n}: |\n    def forward(in_0):\n        tmp_0 = in_0 / {n * n}\n        return (tmp_0,)\n"
+        for n in (128, 176)
     )
     subgraphs = "".join(
         f"- id: float32-b1n{n}\n  graph: g{n}\n  dtype: float32\n  source: tests (1 layer, batch 1, size {n})\n"
         f"  inputs:\n  - {{name: in_0, shape: [{n}, 64], dtype: float32, mean: 0.0, std: 1.0, min: -5.0, max: 5.0}}\n"
         for n in (128, 176)
     )
-    head = "passbench: task/1\nid: div\nops: [div]\nsources: [tests]\nmodality: text\ntags: [lite]\nsubgraphs: 2\n---\n"
-    path.write_text(f"{head}graphs:\n{graphs}subgraphs:\n{subgraphs}")
+    head = "id: div\nops: [div]\nsources: [tests]\nmodality: text\ntags: [lite]\nsubgraphs: 2\n---\n"
+    path.write_text(f"passbench: task/1\n{head}graphs:\n{graphs}subgraphs:\n{subgraphs}")
 
 
 @pytest.mark.slow
