@@ -24,10 +24,8 @@ from pytest_passbench.judge.reading.reader import READING
 from pytest_passbench.judge.trial import Trial
 from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.limits import check_memory
-from pytest_passbench.suite.sizes import Point, SizeMap, draws, size_map
+from pytest_passbench.suite.sizes import MAX_REFUSED, Point, SizeMap, draws, size_map
 from pytest_passbench.timing.looks import ENOUGH_PAIRS, ONE_LOOK, Stopping
-
-MAX_REFUSED = 5  # sizes of a subgraph that say nothing of a candidate
 
 
 class FurtherSizes:
@@ -61,7 +59,7 @@ class FurtherSizes:
             return results
         refused = 0
         for point, text, subgraph in draws(sizes, case.secret("held out").stream("sizes")):
-            if len(results) == self._settings.held_out or refused > MAX_REFUSED:
+            if len(results) == self._settings.held_out or refused == MAX_REFUSED:
                 break
             task = replace(case.task, graphs={subgraph.graph: text}, subgraphs=(subgraph,))
             result = self._result(replace(case, task=task, subgraph=subgraph), point, name, stopping)

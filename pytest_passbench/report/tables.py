@@ -386,7 +386,15 @@ def held_out_table(run: Run, candidate: str) -> Table:
         for item in (record.held_out if record.correct else ())
         if not item.judged or item in record.held_out_failures
     )
-    about = "Sizes drawn from the run's seed, at which the candidate is not right, though it is at the task's own."
+    outcomes = Counter(
+        item.outcome(record.criterion, record.tolerance)
+        for record in run.of(candidate)
+        for item in record.held_out_judged
+    )
+    about = (
+        "Sizes drawn from the run's seed, at which the candidate is not right, though it is at the task's own. "
+        f"Of all such sizes: {', '.join(f'{count} {what}' for what, count in outcomes.most_common()) or 'none'}."
+    )
     return Table(f"Held-out sizes: {candidate}", ("task", "subgraph", "size", "status", "why"), lines, about=about)
 
 
