@@ -21,7 +21,14 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.run.judging import Judge, judge_all, make_judge
-from pytest_passbench.run.ledger import Ledger, check_machine, open_candidates, open_reference, run_seed
+from pytest_passbench.run.ledger import (
+    Ledger,
+    check_machine,
+    check_trusted,
+    open_candidates,
+    open_reference,
+    run_seed,
+)
 
 OnRecord = Callable[[Record], None]
 
@@ -53,6 +60,7 @@ def evaluate(
     against = None if run_settings.against is None else Path(run_settings.against).resolve()
     run_settings = replace(run_settings, candidates=folders, against=against, tasks=tuple(paths(tasks or ())))
     check_machine(run_settings)
+    check_trusted(run_settings)
     candidates, reference = open_candidates(run_settings.candidates), open_reference(run_settings)
     ledger = Ledger(run_settings, candidates, run_seed(run_settings.seed), reference)
     loaded = list(load(run_settings))

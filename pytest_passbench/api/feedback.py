@@ -60,7 +60,7 @@ def text(records: Sequence[Record], expected: int, path: str, limit: int = LIMIT
     right = [record for record in judged if record.correct]
     parts = [_head(judged, right, expected)]
     parts += _failures([record for record in records if not (record.judged and record.correct)])
-    parts += [_matches(judged), _speeds(right), _warnings(judged), _output(judged)]
+    parts += [_further_sizes(right), _matches(judged), _speeds(right), _warnings(judged), _output(judged)]
     body = _inside("\n\n".join(filter(None, parts)), path)
     return body if len(body) <= limit else body[: max(0, limit - len(CUT))] + CUT
 
@@ -145,6 +145,23 @@ def _worst(group: Sequence[Record]) -> Iterator[str]:
             keys.add(record.dtype)
             nearer = "; nearer to float64 than eager is" if record.nearer else ""
             yield f"  worst element ({line(record.dtype, 20)}): {line(record.arm.worst, 300)}{nearer}"
+
+
+def _further_sizes(right: Sequence[Record]) -> str:
+    """Return at how many further sizes the answers are right, and the first ones at which they are not."""
+    total = sum(len(record.held_out_judged) for record in right)
+    failed = [(record, item) for record in right for item in record.held_out_failures]
+    if not failed:
+        return f"Right at all {counted(total, 'further size')} that nobody chose." if total else ""
+    rows = [f"Of {counted(total, 'further size')} that nobody chose, {len(failed)} are not right:"]
+    for record, item in failed[:MAX_CAUSES]:
+        where = f"{line(record.task, 80)}/{line(record.subgraph, 80)} at batch {item.batch}, size {item.size}"
+        outcome = item.outcome(record.criterion, record.tolerance)
+        why = item.arm.message or item.arm.worst or IN_WORDS.get(item.arm.status, "")
+        rows.append(f"  {where}: {outcome}" + (f": {line(why, 300)}" if why else ""))
+    if len(failed) > MAX_CAUSES:
+        rows.append(f"  {len(failed) - MAX_CAUSES} more.")
+    return "\n".join(rows)
 
 
 def _matches(judged: Iterable[Record]) -> str:

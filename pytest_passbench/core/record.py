@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_passbench.core.criterion import Criterion, is_accurate, levels
-from pytest_passbench.core.ladder import NEVER, T_STRICT, first_correct, right_at
+from pytest_passbench.core.ladder import NEVER, T_STRICT, first_correct, guarded, right_at
 from pytest_passbench.core.typed import Data
 
 RAN = "ran"
@@ -25,6 +25,10 @@ STATUSES = (
 
 PLANNING = ("wrapper", "plan", "compile")
 """The phases in which a candidate's wrapper is asked for a launch plan, and its kernels are compiled."""
+
+RIGHT_AT_BOTH = "right at both"
+RIGHT_AT_PUBLIC_ALONE = "right at the public size alone"
+NO_KERNEL = "no kernel for this shape"
 
 LAUNCH_BOUND = 2.0  # a call takes more than so many times the device's own time
 
@@ -157,8 +161,9 @@ class Stored(Data, partial=True):
 
 @dataclass(slots=True)
 class FurtherSize(Data, partial=True):
-    """The candidate at a further size of a subgraph (``--passbench-held-out``), judged for correctness alone.
+    """The candidate at a further size of a subgraph (``--passbench-held-out``), which is in no score.
 
+    One of a subgraph's is measured, if it is right there; the others' arms have no speed.
     ``batch`` and ``size`` are the model's. ``dtypes`` and the null answer's levels are as in :class:`Record`.
     """
 
@@ -180,12 +185,27 @@ class FurtherSize(Data, partial=True):
         refused = self.arm.status in ("runtime_fail", "compile_fail") and self.arm.phase in PLANNING
         return self.arm.status != "pass_miss" and not refused
 
+    def outcome(self, criterion: Criterion, t: int) -> str:
+        """Return how a candidate that is right at the subgraph's own size fares here, in words."""
+        if not self.judged:
+            return HARNESS_FAIL
+        if not self.has_kernel:
+            return NO_KERNEL
+        return RIGHT_AT_BOTH if self.is_correct(criterion, t) else RIGHT_AT_PUBLIC_ALONE
+
     def is_correct(self, criterion: Criterion, t: int) -> bool:
         """Return True if the answer is right at ``t`` by a criterion, null guard included."""
+        return right_at(*self._levels(criterion), t)
+
+    def accepts_null(self, criterion: Criterion, t: int) -> bool:
+        """Return True if a null answer passes here too, so that the candidate's answer tells nothing of it."""
+        return self.arm.status == RAN and guarded(NEVER, self._levels(criterion)[1], t)
+
+    def _levels(self, criterion: Criterion) -> tuple[int, int]:
         arm = self.arm
         answered = arm.status == RAN and arm.greatest_ratio64
         accurate = is_accurate(self.dtypes, arm.greatest_ratio64, arm.mean_ratio64) if answered else None
-        return right_at(*levels(criterion, arm.first_correct, self.null_from, accurate, self.null_accurate), t)
+        return levels(criterion, arm.first_correct, self.null_from, accurate, self.null_accurate)
 
 
 @dataclass(slots=True)
@@ -268,13 +288,23 @@ class Record(Data, partial=True):
 
     @property
     def held_out_judged(self) -> list[FurtherSize]:
-        """The further sizes that were judged; none unless the subgraph itself is right, measured again included."""
-        return [item for item in self.held_out if item.judged] if self.correct else []
+        """The further sizes that were judged; none unless the subgraph itself is right, measured again included.
+
+        Those at which a null answer passes are left out.
+        """
+        judged = [item for item in self.held_out if item.judged] if self.correct else []
+        return [item for item in judged if not item.accepts_null(self.criterion, self.tolerance)]
 
     @property
     def held_out_failures(self) -> list[FurtherSize]:
         """The further sizes at which the candidate is not right at the run's t by its criterion."""
         return [item for item in self.held_out_judged if not item.is_correct(self.criterion, self.tolerance)]
+
+    @property
+    def held_out_speed(self) -> Speed | None:
+        """The speed-up at a further size at which the candidate is right; None if none was measured."""
+        right = (item for item in self.held_out_judged if item.is_correct(self.criterion, self.tolerance))
+        return next((item.arm.speed for item in right if item.arm.speed is not None), None)
 
     @property
     def head_to_head(self) -> Speed | None:

@@ -21,7 +21,6 @@ from pytest_passbench.judge.audits.auditor import Auditor
 from pytest_passbench.judge.bench import Deadline, Stopwatch
 from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.equipment import Equipment
-from pytest_passbench.judge.held_out import judge_held_out
 from pytest_passbench.judge.inputs import default as default_generator
 from pytest_passbench.judge.measure.allowance import REMEASURED, REMEASURED_TO_REFERENCE, Allowance, Budget
 from pytest_passbench.judge.measure.floor import Noise
@@ -85,14 +84,7 @@ class CaseJudge:
         attempt = _Attempt(case, self._record(case), Deadline(self._settings.timeout), last)
         trial = self._judge(attempt)
         attempt.deadline.pause()  # until it is measured again, if it is
-        if trial is not None and self._settings.held_out and self._is_right(attempt.record):
-            with attempt.phases("held out"):
-                attempt.record.held_out = judge_held_out(case, self._equipment)
         return attempt.record, trial
-
-    def _is_right(self, record: Record) -> bool:
-        settings = self._settings
-        return replace(record, tolerance=settings.tolerance, criterion=settings.criterion).correct
 
     def remeasure(self, first: Trial, last: bool) -> tuple[Record, None]:
         """Measure a case again, and go on where its ``first`` trial ended. Its findings and failures stay.

@@ -1,4 +1,4 @@
-"""Further sizes of a subgraph: drawn from the run's secret once it was judged, and judged for correctness alone.
+"""Further sizes of a subgraph: drawn from the run's secret once it was judged, for correctness, and one for speed.
 
 The suite's shapes are public, and launch plans are recorded for each shape, so a candidate may be a table by shape.
 It has no entry for a size that nobody chose. What happens there is no violation, and changes neither the status of
@@ -8,99 +8,124 @@ the subgraph nor a score. If this were merged with the judge of a case, a failur
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import LINES, printable
-from pytest_passbench.core.record import HARNESS_FAIL, ArmResult, FurtherSize, Record
-from pytest_passbench.judge.arms.failures import FAULTS, ArmFailure, fault_line
+from pytest_passbench.core.record import FurtherSize, Record
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
+from pytest_passbench.judge.attempts import Attempts
 from pytest_passbench.judge.audits.auditor import Auditor
 from pytest_passbench.judge.bench import Deadline, Stopwatch
 from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.equipment import Equipment
-from pytest_passbench.judge.measure.allowance import DEFAULT
+from pytest_passbench.judge.measure.allowance import QUICK
+from pytest_passbench.judge.measure.floor import Noise
 from pytest_passbench.judge.reading.reader import READING
 from pytest_passbench.judge.trial import Trial
 from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.limits import check_memory
-from pytest_passbench.suite.sizes import Point, SizeMap, draws, size_map
+from pytest_passbench.suite.sizes import MAX_REFUSED, Point, SizeMap, draws, size_map
+from pytest_passbench.timing.looks import ENOUGH_PAIRS, ONE_LOOK, Stopping
 
-MAX_REFUSED = 5  # sizes that eager refuses, of a subgraph
 
+class FurtherSizes:
+    """The judge of further sizes. A fault there has the ``attempts`` that it has at a subgraph's own size."""
 
-def judge_held_out(case: Case, equipment: Equipment) -> list[FurtherSize]:
-    """Return the candidate's results at further sizes of a case's subgraph; none if it has no map of sizes.
+    def __init__(self, equipment: Equipment, attempts: Attempts) -> None:
+        self._equipment, self._settings, self._attempts = equipment, equipment.settings, attempts
 
-    A size at which eager fails is drawn anew, a few times. So there may be fewer than the settings say.
-    """
-    sizes = size_map(case.task, case.subgraph)
-    results: list[FurtherSize] = []
-    if not isinstance(sizes, SizeMap):
-        return results
-    refused = 0
-    for point, text, subgraph in draws(sizes, case.secret("held out").stream("sizes")):
-        if len(results) == equipment.settings.held_out or refused > MAX_REFUSED:
-            break
-        task = replace(case.task, graphs={subgraph.graph: text}, subgraphs=(subgraph,))
-        result = _judge(replace(case, task=task, subgraph=subgraph), point, equipment)
-        if result is None:
-            refused += 1
-        else:
+    def judge(self, case: Case, record: Record, noise: Noise, name: str = "held out") -> None:
+        """Write the candidate's results at further sizes into the record of a case, if the candidate is right.
+
+        The inputs there are drawn from the part of the run's secret of this ``name``; the sizes are always the same.
+        The first one at which the candidate is right is measured, in few pairs, if the subgraph itself was.
+        ``noise`` is the machine's. A size at which eager fails, or a null answer passes, is drawn anew, a few times.
+        So there may be fewer than the settings say; none if the subgraph has no map of sizes.
+        """
+        settings = self._settings
+        if not settings.held_out or not replace(
+            record, tolerance=settings.tolerance, criterion=settings.criterion
+        ).correct:
+            return
+        with Stopwatch(record.durations)("held out"):
+            timed = record.arm.speed is not None
+            stopping = Stopping(noise.delta, ONE_LOOK, max_pairs=ENOUGH_PAIRS) if timed else None
+            record.held_out = self._results(case, name, stopping)
+
+    def _results(self, case: Case, name: str, stopping: Stopping | None) -> list[FurtherSize]:
+        sizes = size_map(case.task, case.subgraph)
+        results: list[FurtherSize] = []
+        if not isinstance(sizes, SizeMap):
+            return results
+        refused = 0
+        for point, text, subgraph in draws(sizes, case.secret("held out").stream("sizes")):
+            if len(results) == self._settings.held_out or refused == MAX_REFUSED:
+                break
+            task = replace(case.task, graphs={subgraph.graph: text}, subgraphs=(subgraph,))
+            result = self._result(replace(case, task=task, subgraph=subgraph), point, name, stopping)
+            if result is None:
+                refused += 1
+                continue
             results.append(result)
-    return results
+            if result.arm.speed is not None:
+                stopping = None
+        return results
 
+    def _result(self, case: Case, point: Point, name: str, stopping: Stopping | None) -> FurtherSize | None:
+        """Return the candidate's result at one size; None if eager fails there, or a null answer passes.
 
-def _judge(case: Case, point: Point, equipment: Equipment) -> FurtherSize | None:
-    """Return the candidate's result at one size; None if eager fails there."""
-    record = case.record()
-    try:
-        check_graphs(case.task)
-        check_memory(case.subgraph)
-    except UserError:
-        return None
-    try:
-        trial = _trial(case, record, equipment)
-        trial.judge()
-        if not trial.eager_ran:
+        That is the task's fault: nobody gains by it, and nobody is blamed.
+        """
+        try:
+            check_graphs(case.task)
+            check_memory(case.subgraph)
+        except UserError:
             return None
-    except ArmFailure as failure:
-        record.arm = ArmResult(failure.status, failure.phase, printable(failure.message, LINES))
-    except FAULTS as fault:
-        equipment.close_sandboxes()
-        record.arm = ArmResult(HARNESS_FAIL, "harness", fault_line(fault))
-    if record.arm.status in ("crash", "timeout", "integrity") and record.arm.phase in READING:
-        equipment.readings.forget()
-    batch, size = point
-    return FurtherSize(batch, size, record.arm, record.dtypes, record.null_from, record.null_accurate)
+        record, trial = self._attempts.judge(case, partial(self._attempt, case, name, stopping))
+        if trial is not None and not trial.eager_ran:
+            return None
+        if record.arm.status in ("crash", "timeout", "integrity") and record.arm.phase in READING:
+            self._equipment.readings.forget()
+        batch, size = point
+        result = FurtherSize(batch, size, record.arm, record.dtypes, record.null_from, record.null_accurate)
+        if not result.is_correct(self._settings.criterion, self._settings.tolerance):
+            record.arm.speed = None
+        return None if result.accepts_null(self._settings.criterion, self._settings.tolerance) else result
 
+    def _attempt(self, case: Case, name: str, stopping: Stopping | None, last: bool) -> tuple[Record, Trial]:
+        """Judge one size. Raises ArmFailure or one of :data:`~pytest_passbench.judge.arms.failures.FAULTS`."""
+        record = case.record()
+        trial = self._trial(case, record, f"{name} retry" if last else name, stopping, last)
+        trial.judge()
+        return record, trial
 
-def _trial(case: Case, record: Record, equipment: Equipment) -> Trial:
-    """Return a trial of eager and the candidate in which nothing is timed. Raises ArmFailure."""
-    settings, readings = equipment.settings, equipment.readings
-    deadline, phases = Deadline(settings.timeout), Stopwatch({})
-    with deadline.paused():
-        started = equipment.arms()
-        arms = {name: started[name] for name in (EAGER, CANDIDATE)}
-        reading = readings.arm()
-        for arm in (*arms.values(), reading):
-            arm.ready()
-    arms[CANDIDATE].deadline = reading.deadline = deadline
-    planner = readings.planner(case.candidate, case.passes)
-    planner.begin({})
-    orders = case.orders(settings, [EAGER], readings.passes(case.candidate, case.passes))
-    bench = equipment.bench(case, "held out", phases, deadline)
-    return Trial(
-        case=case,
-        record=record,
-        orders=orders,
-        planners={CANDIDATE: planner},
-        arms=arms,
-        bench=bench,
-        stopping=None,
-        allowance=DEFAULT,
-        auditor=Auditor(settings, bench, arms[CANDIDATE]),
-        earlier=None,
-        last=True,
-        built=None,
-        keeps=False,
-    )
+    def _trial(self, case: Case, record: Record, name: str, stopping: Stopping | None, last: bool) -> Trial:
+        """Return a trial of eager and the candidate, without the audits: its speed is in no score."""
+        equipment, settings, readings = self._equipment, self._settings, self._equipment.readings
+        deadline, phases = Deadline(settings.timeout), Stopwatch({})
+        with deadline.paused():
+            started = equipment.arms()
+            arms = {arm: started[arm] for arm in (EAGER, CANDIDATE)}
+            reading = readings.arm()
+            for arm in (*arms.values(), reading):
+                arm.ready()
+        arms[CANDIDATE].deadline = reading.deadline = deadline
+        planner = readings.planner(case.candidate, case.passes)
+        planner.begin({})
+        orders = case.orders(settings, [EAGER], readings.passes(case.candidate, case.passes))
+        bench = equipment.bench(case, name, phases, deadline)
+        return Trial(
+            case=case,
+            record=record,
+            orders=orders,
+            planners={CANDIDATE: planner},
+            arms=arms,
+            bench=bench,
+            stopping=stopping,
+            allowance=QUICK,
+            auditor=Auditor(replace(settings, audit="off"), bench, arms[CANDIDATE]),
+            earlier=None,
+            last=last,
+            built=None,
+            keeps=False,
+        )

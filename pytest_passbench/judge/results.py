@@ -211,7 +211,6 @@ def keep_earlier(record: Record, earlier: Record) -> None:
         arm.mean_ratio64 = worst(arm.mean_ratio64, before.mean_ratio64)
         arm.worst = arm.worst or before.worst
         arm.output = arm.output or before.output  # what passes print is printed when they are read, once
-    record.held_out = earlier.held_out
     record.null_from = max(record.null_from, earlier.null_from)
     record.null_accurate = record.null_accurate and earlier.null_accurate
     for phase, seconds in earlier.durations.items():

@@ -22,6 +22,7 @@ from pytest_passbench.judge.attempts import Attempts
 from pytest_passbench.judge.case import Case, smallest_first
 from pytest_passbench.judge.case_judge import CaseJudge
 from pytest_passbench.judge.equipment import Equipment
+from pytest_passbench.judge.held_out import FurtherSizes
 from pytest_passbench.judge.machine.process import ProcessLimits, give_back
 from pytest_passbench.judge.measure.allowance import DEFAULT, QUICK
 from pytest_passbench.judge.survey import Touched, matches
@@ -48,6 +49,7 @@ class Session:
         self.equipment = Equipment(settings, worker)
         self.case_judge = CaseJudge(self.equipment)
         self._attempts = Attempts(self.equipment)
+        self._further_sizes = FurtherSizes(self.equipment, self._attempts)
         self._limits = ProcessLimits()
         self._turns: Counter[tuple[str, str, str]] = Counter()  # how often each case was asked for
 
@@ -162,6 +164,7 @@ class Session:
                 record, _ = self._attempts.judge(case, partial(self.case_judge.remeasure, trial))
                 self._limits.check()
                 if record.judged:  # else the first record stays
+                    self._further_sizes.judge(case, record, self.case_judge.noise, "held out again")
                     self.case_judge.baselines.keep(case, record)
                     yield record
 
@@ -177,6 +180,7 @@ class Session:
         if trial is None:
             budget.skip()
             return record, None
+        self._further_sizes.judge(case, record, self.case_judge.noise)
         pairs = 0 if trial.measured is None else len(trial.measured.pairs)
         budget.done(record.durations, pairs, len(trial.orders))
         if trial.interpreted:

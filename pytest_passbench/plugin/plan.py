@@ -21,7 +21,15 @@ from pytest_passbench.plugin.conftest_guard import inside
 from pytest_passbench.plugin.nodeid import split
 from pytest_passbench.plugin.select import Selection, known_ids, select
 from pytest_passbench.run import journal
-from pytest_passbench.run.ledger import Ledger, check_machine, open_candidates, open_reference, run_seed, writable
+from pytest_passbench.run.ledger import (
+    Ledger,
+    check_machine,
+    check_trusted,
+    open_candidates,
+    open_reference,
+    run_seed,
+    writable,
+)
 from pytest_passbench.run.stored import StoredRun, matching
 from pytest_passbench.run.stored import check as check_comparable
 from pytest_passbench.run.stored import read as read_stored
@@ -98,6 +106,7 @@ def make_plan(config: pytest.Config, worker: Worker | None) -> RunPlan:
     base = config.invocation_params.dir
     paths = list(config.args) if config.args_source is pytest.Config.ArgsSource.ARGS else []
     settings = options.settings(config, paths=bool(paths))
+    check_trusted(settings)
     report_dir = base / settings.report_dir
     earlier = _earlier(settings, report_dir, base, worker)
     candidates, reference = open_candidates(settings.candidates), open_reference(settings)

@@ -18,7 +18,7 @@ from pytest_passbench.core.run import Run
 from pytest_passbench.report.charts import EAGER, Curve
 from pytest_passbench.score import board, es, possible
 from pytest_passbench.score.classes import CLASSES
-from pytest_passbench.score.interval import Interval, combined, digits
+from pytest_passbench.score.interval import Interval, combined, digits, quotient
 from pytest_passbench.score.subgraph import ACCURACY, NOT_JUDGED, Judged, from_record
 
 NOT_MEASURED = "not measured"
@@ -26,7 +26,12 @@ NONE = "-"
 """Shown if there is nothing to take a mean of."""
 
 MAX_WHY = 160  # characters of why a further size failed
-ABOUT_HELD_OUT = "Held out: of further sizes, drawn from the run's seed, at how many the answers are right."
+ABOUT_HELD_OUT = (
+    "Held out: of further sizes, drawn from the run's seed, at how many the answers are right. Speed kept: the "
+    "speed-up at one of them / that at the subgraph's own size, the geometric mean over subgraphs."
+)
+RETENTION = "speed kept"
+"""The header of what is left of a speed-up at further sizes."""
 
 POSSIBLE = "possible %"
 """The header of the share of the possible."""
@@ -209,7 +214,7 @@ def curves(run: Run) -> list[Curve]:
 
 def task_table(run: Run, candidate: str) -> Table:
     """Return a line per task: speed-up, baselines' speed-up, correct of judged, operators covered, outcome."""
-    held_out = ("held out",) if has_held_out(run) else ()
+    held_out = ("held out", RETENTION) if has_held_out(run) else ()
     headers = ("task", "speed-up", *run.baselines, "correct", *held_out, "covered", "task AS", "outcome")
     title = f"Tasks: {candidate} (correct: {correct_when(run)})"
     judged = board.tasks_of(run, candidate, run.criterion)
@@ -219,7 +224,7 @@ def task_table(run: Run, candidate: str) -> Table:
         "Speed-up: eager time / candidate time, the mean of what is correct, with its 95 % interval. Covered: "
         "operators that passes replaced." + (f" {ABOUT_HELD_OUT}" if held_out else "")
     )
-    return Table(title, headers, lines, brief=tuple(run.baselines), about=about)
+    return Table(title, headers, lines, brief=(*run.baselines, RETENTION), about=about)
 
 
 def _task(task: str, records: list[Record], judged: Sequence[Judged], run: Run) -> tuple[str, ...]:
@@ -231,7 +236,7 @@ def _task(task: str, records: list[Record], judged: Sequence[Judged], run: Run) 
         speed_up(correct, "candidate", run, at, run.criterion),
         *(speed_up(records, name, run, at, run.criterion) for name in run.baselines),
         f"{len(correct)}/{len(judged)}",
-        *([held_out_share(records)] if has_held_out(run) else []),
+        *([held_out_share(records), str(speed_retention(records) or NONE)] if has_held_out(run) else []),
         covered(records),
         score(es.evaluate(judged, run.score_settings).as_) if judged else NONE,
         ", ".join(filter(None, [outcome(records), f"{missing} not judged" if missing else ""])),
@@ -366,22 +371,40 @@ def held_out_share(records: Iterable[Record]) -> str:
     return f"{judged - sum(failures for _, failures in pairs)}/{judged}" if judged else NONE
 
 
+def speed_retention(records: Iterable[Record]) -> Interval | None:
+    """Return the speed-up at a further size over that at the own size, the geometric mean; None if unmeasured."""
+    pairs = [(record.held_out_speed, record.arm.speed) for record in records]
+    ratios = [quotient(there, here) for there, here in pairs if there is not None and here is not None]
+    return combined(ratios)
+
+
 def held_out_table(run: Run, candidate: str) -> Table:
     """Return a line per further size at which the candidate is not right, or was not judged."""
+    records = run.of(candidate)
     lines = tuple(
-        (record.task, record.subgraph, f"batch {item.batch}, size {item.size}", *_held_out(item))
-        for record in run.of(candidate)
+        (record.task, record.subgraph, f"batch {item.batch}, size {item.size}", *_held_out(record, item))
+        for record in records
         for item in (record.held_out if record.correct else ())
         if not item.judged or item in record.held_out_failures
     )
-    about = "Sizes drawn from the run's seed, at which the candidate is not right, though it is at the task's own."
+    about = (
+        "Sizes drawn from the run's seed, at which the candidate is not right, though it is at the task's own. "
+        f"Of all that were judged: {_outcomes(records)}. Speed kept: {speed_retention(records) or NONE}."
+    )
     return Table(f"Held-out sizes: {candidate}", ("task", "subgraph", "size", "status", "why"), lines, about=about)
 
 
-def _held_out(item: FurtherSize) -> tuple[str, str]:
-    """Return how a further size ended, in a word or two, and why in one line."""
-    arm = item.arm
-    status = ACCURACY if arm.status == RAN else arm.status if item.has_kernel else f"no kernel ({arm.status})"
+def _outcomes(records: Iterable[Record]) -> str:
+    """Return how many further sizes ended in which way."""
+    pairs = [(record, item) for record in records for item in record.held_out_judged]
+    counts = Counter(item.outcome(record.criterion, record.tolerance) for record, item in pairs)
+    return ", ".join(f"{count} {what}" for what, count in counts.most_common()) or "none"
+
+
+def _held_out(record: Record, item: FurtherSize) -> tuple[str, str]:
+    """Return how a further size ended, in words, and why in one line."""
+    arm, outcome = item.arm, item.outcome(record.criterion, record.tolerance)
+    status = f"{outcome} ({arm.status})" if item.judged and arm.status != RAN else outcome
     return status, one_line(arm.message or arm.worst, MAX_WHY) or NONE
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record, Speed
 from pytest_passbench.core.run import Run
-from pytest_passbench.core.seed import commitment
+from pytest_passbench.core.seed import Secret, commitment
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task, larger
 from pytest_passbench.suite import find
 from pytest_passbench.suite.find import TaskRef, of_shard
+from pytest_passbench.suite.sizes import MAX_REFUSED, NoMap, draws, size_map
 from pytest_passbench.timing.estimate import estimate
 
 MAX_NAMED = 5
@@ -40,6 +42,7 @@ def problems(
     else:
         yield from _tasks(run, hashes)
         yield from _complete(run, tasks)
+        yield from _further_sizes(run, tasks)
     for record in run.records:
         yield from _speeds(record)
     failed = sum(not record.judged for record in run.records)
@@ -48,17 +51,44 @@ def problems(
 
 
 def _seed(run: Run) -> Iterator[str]:
-    committed, revealed = run.seed.get("commitment"), run.seed.get("revealed")
-    if not isinstance(committed, str) or not isinstance(revealed, str):
+    seed = _revealed(run)
+    if seed is None:
         if not run.parts:
             yield "there is no seed with its commitment"
         return
-    try:
-        seed = bytes.fromhex(revealed)
-    except ValueError:
-        seed = b""
-    if commitment(seed) != committed:
+    if commitment(seed) != run.seed["commitment"]:
         yield "the revealed seed is not the one that the run committed to"
+
+
+def _revealed(run: Run) -> bytes | None:
+    """Return the run's seed, empty if it is none; None if the file reveals none, as that of merged runs."""
+    committed, revealed = run.seed.get("commitment"), run.seed.get("revealed")
+    if not isinstance(committed, str) or not isinstance(revealed, str):
+        return None
+    try:
+        return bytes.fromhex(revealed)
+    except ValueError:
+        return b""
+
+
+def _further_sizes(run: Run, tasks: Mapping[str, Task]) -> Iterator[str]:
+    """Yield each record whose further sizes are not those that the run's seed gives, or too many."""
+    seed, count = _revealed(run), int(run.settings.get("held_out", 0))
+    for record in run.records:
+        task = tasks.get(record.task)
+        subgraph = None if task is None else next((s for s in task.subgraphs if s.id == record.subgraph), None)
+        if task is None or subgraph is None or not record.held_out:
+            continue
+        name, points = f"{record.task}/{record.subgraph}", [(item.batch, item.size) for item in record.held_out]
+        sizes = size_map(task, subgraph)
+        if len(points) > count or isinstance(sizes, NoMap):
+            most = 0 if isinstance(sizes, NoMap) else count
+            yield f"{name}: {counted(len(points), 'further size')}, and it has {most}"
+        elif seed is not None:
+            stream = Secret(seed, task.id, subgraph.id, record.candidate, "held out").stream("sizes")
+            drawn = islice((point for point, *_ in draws(sizes, stream)), count + MAX_REFUSED)
+            if not all(point in drawn for point in points):  # in this order, since each search uses the draws up
+                yield f"{name}: its further sizes are not those that the seed gives"
 
 
 def _tasks(run: Run, hashes: Mapping[str, str]) -> Iterator[str]:
@@ -107,6 +137,7 @@ def _speeds(record: Record) -> Iterator[str]:
     speeds = {"the candidate": record.arm.speed, **{name: arm.speed for name, arm in record.baselines.items()}}
     if record.against is not None:
         speeds |= {"the reference": record.against.arm.speed, "the candidate against it": record.against.speed}
+    speeds |= {f"the candidate at batch {item.batch}, size {item.size}": item.arm.speed for item in record.held_out}
     for arm, speed in speeds.items():
         if speed is not None and not _consistent(speed):
             yield f"{record.task}/{record.subgraph}: the speed-up of {arm} is not what its pairs say"

@@ -76,15 +76,23 @@ def open_candidates(paths: Iterable[Path]) -> list[Candidate]:
 def open_reference(settings: Settings) -> Candidate | None:
     """Return the candidate that the others are measured against; None if the run has none.
 
-    Raises UserError for a folder without passes, and for one that cannot be measured.
+    Raises UserError for a folder without passes.
     """
     if settings.against is None:
         return None
     (reference,) = open_candidates([settings.against])
-    where = f"--passbench-against={reference.path}"
-    if settings.trusted:
-        raise UserError("a trusted run measures nothing", where=where, remedy="leave one of both out")
     return reference
+
+
+def check_trusted(settings: Settings) -> None:
+    """Check that a trusted run is asked for nothing that it does not do. Raises UserError if it is."""
+    refused = {
+        f"--passbench-against={settings.against}": ("measures nothing", settings.against is not None),
+        f"--passbench-held-out={settings.held_out}": ("judges no further sizes", settings.held_out > 0),
+    }
+    for where, (words, asked) in refused.items():
+        if settings.trusted and asked:
+            raise UserError(f"a trusted run {words}", where=where, remedy="leave one of both out")
 
 
 def now() -> str:

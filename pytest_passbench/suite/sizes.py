@@ -26,6 +26,7 @@ _INTEGER = re.compile(r"(?<![\w.])(?<!e[-+])(?<!E[-+])\d+(?![\w.])")
 _POWERS = ((1, 0), (0, 1), (1, 1), (0, 2), (1, 2))
 #: Proportional to batch, size, both, the square of the size (the patches of an image), and that times the batch.
 MAX_DRAWS = 2000  # of points, until one fits
+MAX_REFUSED = 6  # drawn sizes of a subgraph that say nothing of a candidate
 MOST = 2  # times the largest recorded batch, size and number of input elements; and half of the smallest
 
 

@@ -12,6 +12,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.session import Session
 from pytest_passbench.suite.taskfile import read_task
 from shared.workspace import AS_EAGER, GELU_ADD_KERNEL, Workspace, make_cpp_pass
+from support import shape_tables
 
 CANDIDATE = "candidates-code"
 PR_SET_NAME = 15
@@ -123,6 +125,26 @@ def test_a_fault_that_comes_only_while_the_candidates_code_runs_is_the_candidate
     assert (record.arm.status, record.judged) == ("crash", True), record.arm.message
     assert "not with eager in its place" in record.arm.message
     assert next(judged).correct
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("most", "status"), [(1, "ran"), (10**6, "crash")])
+def test_a_fault_at_a_further_size_is_tried_once_more_and_then_the_candidates(tmp_path, most, status):
+    task = shape_tables.task()
+    names_itself = "; ".join(NAMES_ITSELF.splitlines())
+    call = f"    if tuple(x.shape) not in TABLE: {names_itself}\n{shape_tables.CALL}"
+    candidate = shape_tables.candidate(tmp_path, call, task)
+    with (
+        Session(replace(SETTINGS, held_out=1), b"a secret of the tests") as session,
+        killer(lambda: any(processes.name(pid) == CANDIDATE for pid in inside("reader")), most=most) as killed,
+    ):
+        record = next(session.judge(task, candidate))
+    assert killed
+    assert record.correct
+    (further,) = record.held_out
+    assert (further.arm.status, further.judged) == (status, True), further.arm.message
+    assert bool(record.held_out_failures) == (status == "crash")
+    assert status == "ran" or "not with eager in its place" in further.arm.message
 
 
 def test_a_limit_of_the_judge_that_is_lowered_ends_the_run_with_its_name(judged):

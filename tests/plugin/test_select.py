@@ -256,6 +256,9 @@ def test_no_candidate_and_no_gates_where_nothing_is_scored(bench):
     both = bench.run("--candidate=passes", "--passbench-trusted", "--passbench-fail-under=AS=1")
     assert both.ret == pytest.ExitCode.USAGE_ERROR
     both.stderr.fnmatch_lines(["ERROR: --passbench-fail-under needs scores*"])
+    both = bench.run("--candidate=passes", "--passbench-trusted", "--passbench-held-out=2")
+    assert both.ret == pytest.ExitCode.USAGE_ERROR
+    both.stderr.fnmatch_lines(["ERROR: --passbench-held-out=2: a trusted run judges no further sizes (leave one *"])
 
 
 def test_a_folder_for_a_task_that_is_not_there_is_named(bench):

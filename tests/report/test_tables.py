@@ -275,10 +275,33 @@ def test_further_sizes_count_where_the_subgraph_itself_is_right():
         settings={"tolerance": -5, "held_out": 2},
     )
     table = tables.task_table(view, "mine")
-    assert dict(zip(table.headers, table.rows[0], strict=True))["held out"] == "1/2"
+    cells = dict(zip(table.headers, table.rows[0], strict=True))
+    assert (cells["held out"], cells["speed kept"]) == ("1/2", "-")
     (row,) = tables.held_out_table(view, "mine").rows
-    assert row == ("good", "a", "batch 5, size 9", "no kernel (runtime_fail)", "no kernel for 48 rows")
+    assert row == ("good", "a", "batch 5, size 9", "no kernel for this shape (runtime_fail)", "no kernel for 48 rows")
     text = markdown.render(report_of(view))
     assert "Held-out sizes: mine" in text
     assert "no kernel for 48 rows" in text
     assert "held out" not in tables.task_table(run_of(record_of("good", "a")), "mine").headers
+
+
+def test_speed_kept_is_the_mean_ratio_of_speed_ups_where_both_answers_are_right():
+    wrong = ArmResult(correct_from=[3], speed=speed_of(9.0))
+    view = run_of(
+        record_of("good", "a", right(2.0), held_out=[FurtherSize(3, 7, right(1.0), ["float32"])]),
+        record_of("good", "b", right(2.0), held_out=[FurtherSize(3, 7, right(4.0), ["float32"])]),
+        record_of("good", "c", right(2.0), held_out=[FurtherSize(3, 7, right(0.5), ["float32"])]),
+        record_of("good", "d", right(2.0), held_out=[FurtherSize(3, 7, wrong, ["float32"])]),
+        settings={"tolerance": -5, "held_out": 1},
+    )
+    table = tables.task_table(view, "mine")
+    cells = dict(zip(table.headers, table.rows[0], strict=True))
+    assert cells["speed kept"].startswith("0.630 [")  # the cube root of 1/2 * 2 * 1/4
+    assert cells["held out"] == "3/4"
+
+
+def test_further_sizes_at_which_a_null_answer_passes_do_not_count():
+    sizes = [FurtherSize(3, 7, right(None), ["float32"], null_from=-6), FurtherSize(5, 9, right(None), ["float32"])]
+    view = run_of(record_of("good", "a", held_out=sizes), settings={"tolerance": -5, "held_out": 2})
+    table = tables.task_table(view, "mine")
+    assert dict(zip(table.headers, table.rows[0], strict=True))["held out"] == "1/1"

@@ -40,6 +40,8 @@ class Page:
     environment: list[tuple[str, str]]
     settings: list[tuple[str, str]]
     comparisons: list[tables.Table] = field(default_factory=list)
+    held_out: list[tables.Table] = field(default_factory=list)
+    about_held_out: str = tables.ABOUT_HELD_OUT
     parts: list[list[tuple[str, str]]] = field(default_factory=list)
     correct_when: str = ""
     unmeasured: list[str] = field(default_factory=list)
@@ -71,6 +73,7 @@ def model(report: Report) -> Page:
         environment=listing(run.environment),
         settings=listing(run.settings),
         comparisons=[table for candidate in report.candidates for table in candidate.comparisons],
+        held_out=[candidate.held_out for candidate in report.candidates] if tables.has_held_out(run) else [],
         parts=[listing(part) for part in run.parts],
         correct_when=tables.correct_when(run),
         unmeasured=[row.name for row in tables.rows(run) if row.scores.as_ is None],

@@ -46,6 +46,22 @@ class TaskRow:
     glyph: Markup = field(default_factory=Markup)
 
     @property
+    def held_out(self) -> str:
+        """At how many of the further sizes its answers are right."""
+        return tables.held_out_share(self.records)
+
+    @property
+    def held_out_share(self) -> float | None:
+        """The same as a number, None if no further size was judged."""
+        total = sum(len(record.held_out_judged) for record in self.records)
+        return 1 - sum(len(record.held_out_failures) for record in self.records) / total if total else None
+
+    @property
+    def retention(self) -> Interval | None:
+        """The part of its speed-up that is left at further sizes."""
+        return tables.speed_retention(self.records)
+
+    @property
     def flags(self) -> str:
         """The groups that it belongs to, for the filter."""
         names = {ending.name for ending in self.endings}
