@@ -69,20 +69,20 @@ def walls() -> Walls:
     for flags in (["--disable-userns"], []):
         command = [program, *_BARE, *flags, "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
         try:
-            tried = _tried(command)
-            if tried.returncode < 0:  # killed from outside, which says nothing about this machine
-                tried = _tried(command)
+            trial = _trial_run(command)
+            if trial.returncode < 0:  # killed from outside, which says nothing about this machine
+                trial = _trial_run(command)
         except subprocess.TimeoutExpired:
             return Walls(False, "bubblewrap does not answer")
-        if tried.returncode == 0:
+        if trial.returncode == 0:
             return Walls(True, disable_userns=bool(flags))
-        if tried.returncode < 0:
-            return Walls(False, f"bubblewrap is killed by signal {-tried.returncode} whenever it starts")
-    output = tried.stderr.strip().splitlines() or [f"it ends with {tried.returncode}"]
+        if trial.returncode < 0:
+            return Walls(False, f"bubblewrap is killed by signal {-trial.returncode} whenever it starts")
+    output = trial.stderr.strip().splitlines() or [f"it ends with {trial.returncode}"]
     return Walls(False, f"bubblewrap does not work here: {output[-1][:120]}")
 
 
-def _tried(command: list[str]) -> subprocess.CompletedProcess[str]:
+def _trial_run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=TRY_SECONDS)
 
 
