@@ -6,7 +6,6 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from statistics import fmean, stdev
 from typing import Any
 
@@ -171,8 +170,7 @@ def disagreements(
 def _judged_anew(judge: Judge, record: Record, task: Task, candidate: Candidate) -> Record | None:
     """Return the record of a subgraph judged anew, with those beside it that the file's record leaves out."""
     names = (record.subgraph, *record.left_out)
-    reduced_task = replace(task, subgraphs=tuple(subgraph for subgraph in task.subgraphs if subgraph.id in names))
-    new_records = records(judge, reduced_task, candidate, record.tolerance, criterion=record.criterion)
+    new_records = records(judge, task.part(names), candidate, record.tolerance, criterion=record.criterion)
     if record.left_out:
         return next((now for now in new_records if now.subgraph == record.subgraph), None)
     return next(reversed(list(new_records)), None)
