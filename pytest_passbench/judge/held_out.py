@@ -43,9 +43,8 @@ class FurtherSizes:
         So there may be fewer than the settings say; none if the subgraph has no map of sizes.
         """
         settings = self._settings
-        if not settings.held_out or not replace(
-            record, tolerance=settings.tolerance, criterion=settings.criterion
-        ).correct:
+        scored = replace(record, tolerance=settings.tolerance, criterion=settings.criterion)
+        if not settings.held_out or not scored.correct:
             return
         with Stopwatch(record.durations)("held out"):
             timed = record.arm.speed is not None
