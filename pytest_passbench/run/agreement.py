@@ -51,8 +51,9 @@ def difference(record: Record, now: Record) -> str:
         return f"correct at t = {record.tolerance} ({record.criterion}) in only one of the file and now"
     if now.left_out != record.left_out:
         return "the file leaves out larger subgraphs, and no interpreter runs it now"
-    if len(record.held_out) < len(now.held_out):
-        return f"{counted(len(record.held_out), 'further size')} in the file, {len(now.held_out)} now"
+    before, after = len(record.held_out_counted), len(now.held_out_counted)
+    if before < after:
+        return f"{counted(before, 'further size')} in the file, {after} now"
     if now.held_out_failures == now.held_out_judged != [] and record.held_out_judged and not record.held_out_failures:
         return "right at every further size in the file, at none now"
     if _better(record, now):

@@ -13,12 +13,14 @@ import pytest
 from pytest_passbench.api import evaluate
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.record import ArmResult, FurtherSize, PassReport, Record, Speed
+from pytest_passbench.core.seed import Secret
 from pytest_passbench.judge.case import Case
 from pytest_passbench.report.markdown import render
 from pytest_passbench.report.report import report_of
 from pytest_passbench.run import results_file
 from pytest_passbench.run.ledger import disqualify
-from pytest_passbench.suite.sizes import draws, size_map
+from pytest_passbench.suite.sizes import MAX_REFUSED, draws, size_map
+from pytest_passbench.suite.taskfile import read_task
 from support.made_records import record_of, right
 
 PASS = """
@@ -235,6 +237,22 @@ def another_size(run):
     run.records[0].held_out[0].size += 1
 
 
+def no_size(run):
+    run.records[0].held_out.clear()
+
+
+def refused_by_eager(run):
+    """Change the run so that eager fails at as many sizes of a subgraph as are drawn at most."""
+    seed = bytes.fromhex(run.seed["revealed"])
+    tasks = {task.id: task for task in map(read_task, Path(run.settings["tasks"][0]).glob("*.task.yaml"))}
+    for record in run.records:
+        task = tasks[record.task]
+        subgraph = next(item for item in task.subgraphs if item.id == record.subgraph)
+        stream = Secret(seed, task.id, subgraph.id, record.candidate, "held out").stream("sizes")
+        points = [point for point, *_ in islice(draws(size_map(task, subgraph), stream), MAX_REFUSED)]
+        record.held_out = [FurtherSize(*point, ArmResult("eager_fail", "build")) for point in points]
+
+
 def two_sizes(run):
     run.records[0].held_out *= 2
 
@@ -247,6 +265,7 @@ def another_speed(run):
     ("change", "message"),
     [
         (another_size, "one/a: its further sizes are not those that the seed gives"),
+        (no_size, "one/a: 0 further sizes, and it has 1"),
         (two_sizes, "one/a: 2 further sizes, and it has 1"),
         (another_speed, "one/a: the speed-up of the candidate at batch 1, size "),
     ],
@@ -265,7 +284,7 @@ def test_rerun_judges_further_sizes_too(with_further_sizes, capsys, monkeypatch)
     assert verify(with_further_sizes, "--rerun=1") == 1
     assert "right at every further size in the file, at none now" in capsys.readouterr().out
     monkeypatch.setattr(FurtherJudge, "level", -11)
-    edit(with_further_sizes, lambda run: [record.held_out.clear() for record in run.records])
+    edit(with_further_sizes, refused_by_eager)
     assert verify(with_further_sizes, "--rerun=1") == 1
     assert "0 further sizes in the file, 1 now" in capsys.readouterr().out
 
