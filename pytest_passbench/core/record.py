@@ -15,11 +15,12 @@ RAN = "ran"
 """The status of an arm that ran to its end. It says nothing about the answer: :attr:`Record.correct` does."""
 
 HARNESS_FAIL = "harness_fail"
+EAGER_FAIL = "eager_fail"
 """The status of a subgraph that could not be judged, through no fault of the candidate: it is in no score."""
 
 STATUSES = (
     RAN, "nan_inf", "shape_mismatch", "type_mismatch", "runtime_fail", "timeout", "crash",
-    "compile_fail", "eager_fail", "pass_miss", "integrity", HARNESS_FAIL,
+    "compile_fail", EAGER_FAIL, "pass_miss", "integrity", HARNESS_FAIL,
 )  # fmt: skip
 
 
@@ -163,7 +164,8 @@ class Stored(Data, partial=True):
 class FurtherSize(Data, partial=True):
     """The candidate at a further size of a subgraph (``--passbench-held-out``), which is in no score.
 
-    One of a subgraph's is measured, if it is right there; the others' arms have no speed.
+    One of a subgraph's is measured, if it is right there; the others' arms have no speed. A size that tells nothing
+    of a candidate stays in the record, so that a reader of it can count what was drawn.
     ``batch`` and ``size`` are the model's. ``dtypes`` and the null answer's levels are as in :class:`Record`.
     """
 
@@ -176,8 +178,8 @@ class FurtherSize(Data, partial=True):
 
     @property
     def judged(self) -> bool:
-        """True unless a fault of the machine or of the harness kept it from being judged."""
-        return self.arm.status != HARNESS_FAIL
+        """True unless a fault of the machine or of the harness, or eager, kept it from being judged."""
+        return self.arm.status not in (HARNESS_FAIL, EAGER_FAIL)
 
     @property
     def has_kernel(self) -> bool:
@@ -188,7 +190,7 @@ class FurtherSize(Data, partial=True):
     def outcome(self, criterion: Criterion, t: int) -> str:
         """Return how a candidate that is right at the subgraph's own size fares here, in words."""
         if not self.judged:
-            return HARNESS_FAIL
+            return self.arm.status
         if not self.has_kernel:
             return NO_KERNEL
         return RIGHT_AT_BOTH if self.is_correct(criterion, t) else RIGHT_AT_PUBLIC_ALONE
@@ -197,9 +199,10 @@ class FurtherSize(Data, partial=True):
         """Return True if the answer is right at ``t`` by a criterion, null guard included."""
         return right_at(*self._levels(criterion), t)
 
-    def accepts_null(self, criterion: Criterion, t: int) -> bool:
-        """Return True if a null answer passes here too, so that the candidate's answer tells nothing of it."""
-        return self.arm.status == RAN and guarded(NEVER, self._levels(criterion)[1], t)
+    def is_refused(self, criterion: Criterion, t: int) -> bool:
+        """Return True if eager fails or a null answer passes here too: another size was drawn in its place."""
+        accepts_null = self.arm.status == RAN and guarded(NEVER, self._levels(criterion)[1], t)
+        return self.arm.status == EAGER_FAIL or accepts_null
 
     def _levels(self, criterion: Criterion) -> tuple[int, int]:
         arm = self.arm
@@ -287,13 +290,14 @@ class Record(Data, partial=True):
         return right_at(*self.levels(self.criterion, arm), self.tolerance)
 
     @property
-    def held_out_judged(self) -> list[FurtherSize]:
-        """The further sizes that were judged; none unless the subgraph itself is right, measured again included.
+    def held_out_counted(self) -> list[FurtherSize]:
+        """The further sizes in place of which no other was drawn."""
+        return [item for item in self.held_out if not item.is_refused(self.criterion, self.tolerance)]
 
-        Those at which a null answer passes are left out.
-        """
-        judged = [item for item in self.held_out if item.judged] if self.correct else []
-        return [item for item in judged if not item.accepts_null(self.criterion, self.tolerance)]
+    @property
+    def held_out_judged(self) -> list[FurtherSize]:
+        """The further sizes that were judged; none unless the subgraph itself is right, measured again included."""
+        return [item for item in self.held_out_counted if item.judged] if self.correct else []
 
     @property
     def held_out_failures(self) -> list[FurtherSize]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,18 +62,27 @@ class TaskHeader:
 
 @dataclass(frozen=True)
 class Task:
-    """A task file, read. ``graphs`` maps a key to source text: one ``def forward(in_0, ...)`` each."""
+    """A task file, read. ``graphs`` maps a key to source text: one ``def forward(in_0, ...)`` each.
+
+    ``recorded`` are all subgraphs of the file, if only some are to be judged. They tell of further sizes.
+    """
 
     header: TaskHeader
     path: Path
     graphs: dict[str, str]
     subgraphs: tuple[Subgraph, ...]
     graph_lines: dict[str, int] = field(default_factory=dict)
+    recorded: tuple[Subgraph, ...] = ()
 
     @property
     def id(self) -> str:
         """The task's id, the same wherever it is installed."""
         return self.header.id
+
+    def part(self, names: Collection[str]) -> Task:
+        """Return the task with these subgraphs alone to be judged."""
+        subgraphs = tuple(item for item in self.subgraphs if item.id in names)
+        return replace(self, subgraphs=subgraphs, recorded=self.recorded or self.subgraphs)
 
 
 def larger(task: Task, subgraph: Subgraph) -> list[str]:

@@ -11,7 +11,8 @@ from dataclasses import replace
 from functools import partial
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.record import FurtherSize, Record
+from pytest_passbench.core.escape import LINES, printable
+from pytest_passbench.core.record import EAGER_FAIL, ArmResult, FurtherSize, Record
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.attempts import Attempts
 from pytest_passbench.judge.audits.auditor import Auditor
@@ -43,9 +44,8 @@ class FurtherSizes:
         So there may be fewer than the settings say; none if the subgraph has no map of sizes.
         """
         settings = self._settings
-        if not settings.held_out or not replace(
-            record, tolerance=settings.tolerance, criterion=settings.criterion
-        ).correct:
+        scored = replace(record, tolerance=settings.tolerance, criterion=settings.criterion)
+        if not settings.held_out or not scored.correct:
             return
         with Stopwatch(record.durations)("held out"):
             timed = record.arm.speed is not None
@@ -59,38 +59,36 @@ class FurtherSizes:
             return results
         refused = 0
         for point, text, subgraph in draws(sizes, case.secret("held out").stream("sizes")):
-            if len(results) == self._settings.held_out or refused == MAX_REFUSED:
+            if len(results) - refused == self._settings.held_out or refused == MAX_REFUSED:
                 break
             task = replace(case.task, graphs={subgraph.graph: text}, subgraphs=(subgraph,))
             result = self._result(replace(case, task=task, subgraph=subgraph), point, name, stopping)
-            if result is None:
-                refused += 1
-                continue
             results.append(result)
+            refused += result.is_refused(self._settings.criterion, self._settings.tolerance)
             if result.arm.speed is not None:
                 stopping = None
         return results
 
-    def _result(self, case: Case, point: Point, name: str, stopping: Stopping | None) -> FurtherSize | None:
-        """Return the candidate's result at one size; None if eager fails there, or a null answer passes.
+    def _result(self, case: Case, point: Point, name: str, stopping: Stopping | None) -> FurtherSize:
+        """Return the candidate's result at one size, without a speed if it is not right there.
 
-        That is the task's fault: nobody gains by it, and nobody is blamed.
+        That eager fails, or that a null answer passes, is the task's fault: nobody gains by it, and nobody is blamed.
         """
+        batch, size = point
         try:
             check_graphs(case.task)
             check_memory(case.subgraph)
-        except UserError:
-            return None
+        except UserError as error:
+            return FurtherSize(batch, size, ArmResult(EAGER_FAIL, "build", printable(str(error), LINES)))
         record, trial = self._attempts.judge(case, partial(self._attempt, case, name, stopping))
         if trial is not None and not trial.eager_ran:
-            return None
+            return FurtherSize(batch, size, replace(record.arm, status=EAGER_FAIL, speed=None))
         if record.arm.status in ("crash", "timeout", "integrity") and record.arm.phase in READING:
             self._equipment.readings.forget()
-        batch, size = point
         result = FurtherSize(batch, size, record.arm, record.dtypes, record.null_from, record.null_accurate)
         if not result.is_correct(self._settings.criterion, self._settings.tolerance):
             record.arm.speed = None
-        return None if result.accepts_null(self._settings.criterion, self._settings.tolerance) else result
+        return result
 
     def _attempt(self, case: Case, name: str, stopping: Stopping | None, last: bool) -> tuple[Record, Trial]:
         """Judge one size. Raises ArmFailure or one of :data:`~pytest_passbench.judge.arms.failures.FAULTS`."""

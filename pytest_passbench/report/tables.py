@@ -13,7 +13,7 @@ from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.ladder import T_FROZEN, T_STRICT
 from pytest_passbench.core.misses import causes
-from pytest_passbench.core.record import RAN, ArmResult, FurtherSize, Record, Speed
+from pytest_passbench.core.record import HARNESS_FAIL, RAN, ArmResult, FurtherSize, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.report.charts import EAGER, Curve
 from pytest_passbench.score import board, es, possible
@@ -385,7 +385,7 @@ def held_out_table(run: Run, candidate: str) -> Table:
         (record.task, record.subgraph, f"batch {item.batch}, size {item.size}", *_held_out(record, item))
         for record in records
         for item in (record.held_out if record.correct else ())
-        if not item.judged or item in record.held_out_failures
+        if item.arm.status == HARNESS_FAIL or item in record.held_out_failures
     )
     about = (
         "Sizes drawn from the run's seed, at which the candidate is not right, though it is at the task's own. "

@@ -6,7 +6,6 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from statistics import fmean, stdev
 from typing import Any
 
@@ -52,8 +51,9 @@ def difference(record: Record, now: Record) -> str:
         return f"correct at t = {record.tolerance} ({record.criterion}) in only one of the file and now"
     if now.left_out != record.left_out:
         return "the file leaves out larger subgraphs, and no interpreter runs it now"
-    if len(record.held_out) < len(now.held_out):
-        return f"{counted(len(record.held_out), 'further size')} in the file, {len(now.held_out)} now"
+    before, after = len(record.held_out_counted), len(now.held_out_counted)
+    if before < after:
+        return f"{counted(before, 'further size')} in the file, {after} now"
     if now.held_out_failures == now.held_out_judged != [] and record.held_out_judged and not record.held_out_failures:
         return "right at every further size in the file, at none now"
     if _better(record, now):
@@ -171,8 +171,7 @@ def disagreements(
 def _judged_anew(judge: Judge, record: Record, task: Task, candidate: Candidate) -> Record | None:
     """Return the record of a subgraph judged anew, with those beside it that the file's record leaves out."""
     names = (record.subgraph, *record.left_out)
-    reduced_task = replace(task, subgraphs=tuple(subgraph for subgraph in task.subgraphs if subgraph.id in names))
-    new_records = records(judge, reduced_task, candidate, record.tolerance, criterion=record.criterion)
+    new_records = records(judge, task.part(names), candidate, record.tolerance, criterion=record.criterion)
     if record.left_out:
         return next((now for now in new_records if now.subgraph == record.subgraph), None)
     return next(reversed(list(new_records)), None)

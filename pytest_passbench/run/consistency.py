@@ -14,7 +14,7 @@ from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task, larger
 from pytest_passbench.suite import find
 from pytest_passbench.suite.find import TaskRef, of_shard
-from pytest_passbench.suite.sizes import MAX_REFUSED, NoMap, draws, size_map
+from pytest_passbench.suite.sizes import MAX_REFUSED, SizeMap, draws, size_map
 from pytest_passbench.timing.estimate import estimate
 
 MAX_NAMED = 5
@@ -72,23 +72,25 @@ def _revealed(run: Run) -> bytes | None:
 
 
 def _further_sizes(run: Run, tasks: Mapping[str, Task]) -> Iterator[str]:
-    """Yield each record whose further sizes are not those that the run's seed gives, or too many."""
+    """Yield each record whose further sizes are too few, too many, or not the first that the run's seed gives."""
     seed, count = _revealed(run), int(run.settings.get("held_out", 0))
     for record in run.records:
         task = tasks.get(record.task)
         subgraph = None if task is None else next((s for s in task.subgraphs if s.id == record.subgraph), None)
-        if task is None or subgraph is None or not record.held_out:
+        if task is None or subgraph is None or not (record.held_out or (count and record.correct)):
             continue
-        name, points = f"{record.task}/{record.subgraph}", [(item.batch, item.size) for item in record.held_out]
-        sizes = size_map(task, subgraph)
-        if len(points) > count or isinstance(sizes, NoMap):
-            most = 0 if isinstance(sizes, NoMap) else count
-            yield f"{name}: {counted(len(points), 'further size')}, and it has {most}"
-        elif seed is not None:
+        points, counting = [(item.batch, item.size) for item in record.held_out], len(record.held_out_counted)
+        sizes, drawn = size_map(task, subgraph), points
+        if isinstance(sizes, SizeMap) and seed is not None:
             stream = Secret(seed, task.id, subgraph.id, record.candidate, "held out").stream("sizes")
-            drawn = islice((point for point, *_ in draws(sizes, stream)), count + MAX_REFUSED)
-            if not all(point in drawn for point in points):  # in this order, since each search uses the draws up
-                yield f"{name}: its further sizes are not those that the seed gives"
+            drawn = [point for point, *_ in islice(draws(sizes, stream), len(points) + 1)]
+        most = count if isinstance(sizes, SizeMap) else 0
+        refused = len(points) - counting
+        complete = counting == most or refused == MAX_REFUSED or (seed is not None and len(drawn) == len(points))
+        if counting > most or refused > MAX_REFUSED or not complete:
+            yield f"{record.task}/{record.subgraph}: {counted(counting, 'further size')}, and it has {most}"
+        elif points != drawn[: len(points)]:
+            yield f"{record.task}/{record.subgraph}: its further sizes are not those that the seed gives"
 
 
 def _tasks(run: Run, hashes: Mapping[str, str]) -> Iterator[str]:

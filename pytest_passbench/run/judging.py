@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from pytest_passbench.candidate.layout import Candidate
@@ -85,8 +84,8 @@ def records(
 
     The run's t and criterion are put into each: judges need not do that.
     """
-    left = tuple(item for item in task.subgraphs if item.id not in exclude)
-    part = replace(task, subgraphs=left) if exclude else task
+    left = [item.id for item in task.subgraphs if item.id not in exclude]
+    part = task.part(left) if exclude else task
     for record in judge.judge(part, candidate) if left else ():
         record.tolerance, record.criterion = tolerance, criterion
         if exclude:

@@ -86,12 +86,12 @@ def open_reference(settings: Settings) -> Candidate | None:
 
 def check_trusted(settings: Settings) -> None:
     """Check that a trusted run is asked for nothing that it does not do. Raises UserError if it is."""
-    refused = {
-        f"--passbench-against={settings.against}": ("measures nothing", settings.against is not None),
-        f"--passbench-held-out={settings.held_out}": ("judges no further sizes", settings.held_out > 0),
-    }
-    for where, (words, asked) in refused.items():
-        if settings.trusted and asked:
+    settings_refused = (
+        (settings.against is not None, f"--passbench-against={settings.against}", "measures nothing"),
+        (settings.held_out > 0, f"--passbench-held-out={settings.held_out}", "judges no further sizes"),
+    )
+    for is_set, where, words in settings_refused:
+        if settings.trusted and is_set:
             raise UserError(f"a trusted run {words}", where=where, remedy="leave one of both out")
 
 

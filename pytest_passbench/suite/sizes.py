@@ -191,7 +191,7 @@ def _alike(task: Task, subgraph: Subgraph, model: str) -> dict[Point, list[Subgr
     """Return the subgraphs of a model that differ from this one in integers alone, by their points."""
     skeleton = _skeleton(task, subgraph)
     groups: dict[Point, list[Subgraph]] = {}
-    for item in task.subgraphs:
+    for item in task.recorded or task.subgraphs:
         place = _place(item)
         if place is not None and place[0] == model and _skeleton(task, item) == skeleton:
             groups.setdefault(place[1], []).append(item)

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_passbench.api.outcome import Outcome, Reward
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.record import ArmResult, Finding, PassReport
+from pytest_passbench.core.record import ArmResult, Finding, FurtherSize, PassReport
 from pytest_passbench.core.run import Run
 from pytest_passbench.score.board import metric
 from support.made_records import record_of
@@ -152,6 +152,17 @@ def test_feedback_says_the_worst_element_and_the_compilers_line():
     assert "worst element (float32): output 0[1]: expected 1, got 2" in text
     assert "compile_fail on t0/s2: a file cannot be read, or a kernel does not compile." in text
     assert "  fuse.py:7:3: error: expected ';'" in text
+
+
+def test_feedback_names_the_further_size_that_fails_and_why():
+    refused = ArmResult("runtime_fail", "wrapper", message="no kernel for 48 rows")
+    sizes = [FurtherSize(3, 7, refused), FurtherSize(3, 9, WRONG), FurtherSize(4, 9, ArmResult(correct_from=[-11]))]
+    text = outcome(right(2.0), held_out=sizes).feedback()
+    assert "Of 3 further sizes that nobody chose, 2 are not right:" in text
+    assert "t0/s0 at batch 3, size 7: no kernel for this shape: no kernel for 48 rows" in text
+    assert "t0/s0 at batch 3, size 9: right at the public size alone: output 0[1]: expected 1, got 2" in text
+    assert "Right at all 1 further size" in outcome(right(2.0), held_out=sizes[2:]).feedback()
+    assert "further size" not in outcome(right(2.0)).feedback()
 
 
 def test_a_broken_rule_comes_first_with_its_place():

@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from pytest_passbench.api import evaluate
 from pytest_passbench.commands.main import main
-from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
+from pytest_passbench.core.record import ArmResult, FurtherSize, PassReport, Record, Speed
+from pytest_passbench.core.seed import Secret
+from pytest_passbench.judge.case import Case
 from pytest_passbench.report.markdown import render
 from pytest_passbench.report.report import report_of
 from pytest_passbench.run import results_file
 from pytest_passbench.run.ledger import disqualify
+from pytest_passbench.suite.sizes import MAX_REFUSED, draws, size_map
+from pytest_passbench.suite.taskfile import read_task
 from support.made_records import record_of, right
 
 PASS = """
@@ -84,8 +90,6 @@ class Judge:
 @pytest.fixture
 def made(tmp_path: Path):
     """A candidate, tasks and a run of them in ``run/results.json``."""
-    from pytest_passbench.api import evaluate
-
     (tmp_path / "cand").mkdir()
     (tmp_path / "cand" / "fuse.py").write_text(PASS)
     (tmp_path / "cand" / "sorted_output_pass_rule_names.json").write_text('["fuse"]')
@@ -194,6 +198,95 @@ def test_rerun_agrees_or_says_what_differs(made, capsys, monkeypatch):
     monkeypatch.setattr(Judge, "ratio", 1.1)
     assert verify(made, "--rerun=1") == 1
     assert "1.500 times as fast in the file, 1.100 now" in capsys.readouterr().out
+
+
+class FurtherJudge(Judge):
+    """Finds every subgraph, and a further size of each, correct. ``level``: of the further size's answer."""
+
+    level = -11
+
+    def __init__(self, settings, seed, worker=0):
+        self.seed, self.count = seed, settings.held_out
+
+    def judge(self, task, candidate):
+        for record, subgraph in zip(super().judge(task, candidate), task.subgraphs, strict=True):
+            stream = Case(task, subgraph, candidate, self.seed).secret("held out").stream("sizes")
+            points = [point for point, *_ in islice(draws(size_map(task, subgraph), stream), self.count)]
+            arm = ArmResult(correct_from=[self.level])
+            record.held_out = [FurtherSize(*point, arm, ["float32"]) for point in points]
+            yield record
+
+
+@pytest.fixture
+def with_further_sizes(made):
+    """The same with a further size of each subgraph."""
+    for name in ("one", "two"):
+        text = TASK.format(name=name)
+        for size in (4, 8):
+            source = f"tests (1 layer, batch 1, size {size})"
+            text = text.replace(f"  source: tests\n  inputs:\n  - {{name: in_0, shape: [{size}]",
+                                f"  source: {source}\n  inputs:\n  - {{name: in_0, shape: [{size}]")  # fmt: skip
+        (made / "tasks" / f"{name}.task.yaml").write_text(text)
+    run = evaluate(made / "cand", made / "tasks", judge=FurtherJudge, held_out=1)
+    assert all(len(record.held_out) == 1 for record in run.records)
+    results_file.write(made / "run", run)
+    return made
+
+
+def another_size(run):
+    run.records[0].held_out[0].size += 1
+
+
+def no_size(run):
+    run.records[0].held_out.clear()
+
+
+def refused_by_eager(run):
+    """Change the run so that eager fails at as many sizes of a subgraph as are drawn at most."""
+    seed = bytes.fromhex(run.seed["revealed"])
+    tasks = {task.id: task for task in map(read_task, Path(run.settings["tasks"][0]).glob("*.task.yaml"))}
+    for record in run.records:
+        task = tasks[record.task]
+        subgraph = next(item for item in task.subgraphs if item.id == record.subgraph)
+        stream = Secret(seed, task.id, subgraph.id, record.candidate, "held out").stream("sizes")
+        points = [point for point, *_ in islice(draws(size_map(task, subgraph), stream), MAX_REFUSED)]
+        record.held_out = [FurtherSize(*point, ArmResult("eager_fail", "build")) for point in points]
+
+
+def two_sizes(run):
+    run.records[0].held_out *= 2
+
+
+def another_speed(run):
+    run.records[0].held_out[0].arm.speed = Speed(2.0, 1.9, 2.1, "FASTER", 10.0, 5.0, [[0.1, 0.1]] * 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (another_size, "one/a: its further sizes are not those that the seed gives"),
+        (no_size, "one/a: 0 further sizes, and it has 1"),
+        (two_sizes, "one/a: 2 further sizes, and it has 1"),
+        (another_speed, "one/a: the speed-up of the candidate at batch 1, size "),
+    ],
+)
+def test_further_sizes_that_were_changed_are_found(with_further_sizes, capsys, change, message):
+    assert verify(with_further_sizes) == 0
+    edit(with_further_sizes, change)
+    assert verify(with_further_sizes) == 1
+    assert message in capsys.readouterr().out
+
+
+def test_rerun_judges_further_sizes_too(with_further_sizes, capsys, monkeypatch):
+    monkeypatch.setattr("pytest_passbench.run.judging.make_judge", FurtherJudge)
+    assert verify(with_further_sizes, "--rerun=2") == 0
+    monkeypatch.setattr(FurtherJudge, "level", 1)
+    assert verify(with_further_sizes, "--rerun=1") == 1
+    assert "right at every further size in the file, at none now" in capsys.readouterr().out
+    monkeypatch.setattr(FurtherJudge, "level", -11)
+    edit(with_further_sizes, refused_by_eager)
+    assert verify(with_further_sizes, "--rerun=1") == 1
+    assert "0 further sizes in the file, 1 now" in capsys.readouterr().out
 
 
 def test_a_run_that_is_marked_as_interrupted_is_not_complete(made, capsys):

@@ -15,13 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.core.record import ArmResult, Finding, PassReport, Record
+from pytest_passbench.core.record import ArmResult, Finding, FurtherSize, PassReport, Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import html, run_text
 from pytest_passbench.report.html import subgraphs
 from pytest_passbench.report.report import report_of
 from shared import good_inputs
 from support import sample_runs
+from support.made_records import record_of, right, run_of
 
 LOADING = {"src", "href", "action", "data", "poster", "background", "srcset", "ping", "formaction"}
 WHOLE_SUITE_BYTES = 3_000_000
@@ -95,6 +96,18 @@ def test_the_verdict_is_a_sentence(ratios, lead):
     for record, ratio in zip(run.records, ratios, strict=True):
         record.arm.speed.ratio, record.arm.speed.low, record.arm.speed.high = ratio, ratio * 0.97, ratio * 1.03
     assert lead in words(parsed(run))
+
+
+def test_held_out_sizes_have_columns_and_a_section_if_they_were_judged():
+    unable = ArmResult("runtime_fail", "wrapper", message="no kernel for 48 rows")
+    sizes = [FurtherSize(3, 7, right(1.0), ["float32"]), FurtherSize(5, 9, unable, ["float32"])]
+    with_sizes = run_of(record_of("one", "a", right(2.0), held_out=sizes), settings={"tolerance": -5, "held_out": 2})
+    text = words(parsed(with_sizes))
+    assert "1 right at both, 1 no kernel for this shape" in text
+    assert "batch 5, size 9" in text
+    assert "no kernel for 48 rows" in text
+    assert "0.500" in text  # of the speed
+    assert "speed kept" not in words(parsed(run_of(record_of("one", "a"))))
 
 
 def test_comparisons_are_those_of_the_other_reports():

@@ -44,3 +44,11 @@ def test_drawn_sizes_are_new_and_within_bounds(seed):
         assert point not in sizes.recorded
         assert subgraph.elements <= 2 * sizes.largest
         assert subgraph.inputs[0].shape != sizes.subgraph.inputs[0].shape
+
+
+def test_a_part_of_a_task_has_the_maps_of_the_whole():
+    task = read_task(next(path for path in find.installed_tasks().rglob("relu-square-e1cb.task.yaml")))
+    for subgraph in task.subgraphs:
+        part = task.part({subgraph.id})
+        assert part.subgraphs == (subgraph,)
+        assert size_map(part, subgraph) == size_map(task, subgraph)
