@@ -1,0 +1,113 @@
+"""The results of a model: its best judged answer to each task as one run, which ``passbench board`` reads."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_passbench.api.arguments import write_answer
+from pytest_passbench.candidate.files import content_hash
+from pytest_passbench.candidate.layout import Candidate
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.run import Run
+from pytest_passbench.core.task import Task
+from pytest_passbench.run import results_file
+from pytest_passbench.run.merge import merge
+
+
+@dataclass(frozen=True)
+class JudgedAnswer:
+    """An answer: the text of each file, its staged reward, and the run in which it was judged alone."""
+
+    files: Mapping[str, str]
+    reward: float
+    run: Run
+
+
+@dataclass(frozen=True)
+class Episode:
+    """An episode of a model on a task: its best answer, None if none was judged, and what it took."""
+
+    task: str
+    best: JudgedAnswer | None
+    turns: int
+    attempts: int
+    tokens: int
+
+
+def write(model: str, episodes: Sequence[Episode], tasks: Sequence[Task], folder: Path) -> Path | None:
+    """Write a model's best answer to each task as a candidate, and their results; return the results file.
+
+    The folder gets ``results.json`` and the candidate ``passes``. Returns None if nothing was judged. Raises
+    UserError if they cannot be written.
+    """
+    best = _best(episodes)
+    if not best:
+        return None
+    passes = folder / "passes"
+    _write_candidate(best, passes)
+    candidate = {
+        "name": model, "path": str(passes), "content_hash": content_hash(passes), "passes": _kinds(passes),
+        "agent": {
+            "model": model,
+            "episodes": len(episodes),
+            "turns": sum(item.turns for item in episodes),
+            "attempts": sum(item.attempts for item in episodes),
+            "tokens": sum(item.tokens for item in episodes),
+        },
+    }  # fmt: skip
+    ids = [task.id for task in tasks]
+    shards = [(folder / f"{task}.json", _as_part(answer.run, candidate, ids)) for task, answer in best.items()]
+    counts = {task.id: len(task.subgraphs) for task in tasks}
+    run = replace(merge(shards), tasks=ids, selected={model: counts}, candidates=[candidate])
+    results_file.write(folder, run)
+    return folder / results_file.NAME
+
+
+def folder_name(model: str) -> str:
+    """Return a model's name as that of a folder."""
+    return re.sub(r"[^\w.-]+", "-", model).strip(".-") or "model"
+
+
+def _best(episodes: Sequence[Episode]) -> dict[str, JudgedAnswer]:
+    """Return the answer of the greatest reward to each task: of several, the first."""
+    best: dict[str, JudgedAnswer] = {}
+    for episode in episodes:
+        answer = episode.best
+        if answer is not None and (episode.task not in best or answer.reward > best[episode.task].reward):
+            best[episode.task] = answer
+    return best
+
+
+def _write_candidate(answers: Mapping[str, JudgedAnswer], folder: Path) -> None:
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror}", where=folder) from None
+    for task, answer in answers.items():
+        with suppress(UserError):  # an answer in which there is no pass: its files are there, without a manifest
+            write_answer(answer.files, folder / task)
+
+
+def _kinds(passes: Path) -> str:
+    try:
+        return Candidate.open(passes).passes
+    except UserError:
+        return "no passes"
+
+
+def _as_part(run: Run, candidate: dict[str, object], tasks: list[str]) -> Run:
+    """Return a run of one answer as a part of the model's: under the model's name, with the settings that all share."""
+    (name,) = run.names
+    return replace(
+        run,
+        settings={**run.settings, "task_ids": tasks, "candidates": [candidate["path"]]},
+        records=[replace(record, candidate=str(candidate["name"])) for record in run.records],
+        candidates=[candidate],
+        selected={str(candidate["name"]): run.selected.get(name, {})},
+    )
