@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_passbench.agents.shared_judge import IsAwaited, Judging, SharedJudge, process_judge
+from pytest_passbench.agents.shared_judge import IsAwaited, Judging, process_judge
 from pytest_passbench.api.outcome import Outcome
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import kind_of
@@ -51,10 +51,10 @@ class AnswerJournal:
 
 
 class JournalledJudge:
-    """The judge of an environment with a journal in front: what the journal has is not judged again."""
+    """The process's own judge with a journal in front: what the journal has is not judged again."""
 
-    def __init__(self, journal: AnswerJournal, judge: Callable[[], SharedJudge] = process_judge) -> None:
-        self._journal, self._judge = journal, judge
+    def __init__(self, journal: AnswerJournal) -> None:
+        self._journal = journal
 
     def judge(self, files: Mapping[str, str], task: str | Path, is_awaited: IsAwaited) -> Judging:
         """Return the journal's outcome, or judge and add it. Raises UserError, as SharedJudge.judge does."""
@@ -62,14 +62,14 @@ class JournalledJudge:
         stored = self._journal.outcome(files, loaded)
         if stored is not None:
             return Judging(stored, 0.0, 0.0)
-        judging = self._judge().judge(files, task, is_awaited)
+        judging = process_judge().judge(files, task, is_awaited)
         self._journal.add(files, loaded, judging.outcome)
         return judging
 
     def explain(self, files: Mapping[str, str], task: Task, is_awaited: IsAwaited) -> str:
         """Explain, as SharedJudge.explain does."""
-        return self._judge().explain(files, task, is_awaited)
+        return process_judge().explain(files, task, is_awaited)
 
     def first_pass(self, task: Task, is_awaited: IsAwaited) -> Draft:
         """Generate passes, as SharedJudge.first_pass does."""
-        return self._judge().first_pass(task, is_awaited)
+        return process_judge().first_pass(task, is_awaited)

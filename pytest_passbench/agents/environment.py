@@ -13,7 +13,6 @@ from pytest_passbench.agents.answer_files import AnswerFiles
 from pytest_passbench.agents.prompt import prompt
 from pytest_passbench.agents.shared_judge import AnswerJudge, process_judge
 from pytest_passbench.agents.turns import TurnLost
-from pytest_passbench.api.outcome import Outcome
 from pytest_passbench.api.staged import StagedReward
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import LINES, printable
@@ -28,8 +27,7 @@ TOOLS = ("write_file", "read_file", "list_files", "new_pass", "explain", "judge"
 
 @dataclass(frozen=True)
 class JudgedAttempt:
-    """A judged attempt: its files, its staged reward, its scores by name, the seconds of judging and of waiting, and
-    its outcome.
+    """A judged attempt: its files, its staged reward, its scores by name, and the seconds of judging and of waiting.
 
     A score is None if a speed that it needs was not measured.
     """
@@ -39,7 +37,6 @@ class JudgedAttempt:
     scores: Mapping[str, float | None]
     judging_seconds: float
     waiting_seconds: float
-    outcome: Outcome = field(repr=False)
 
 
 def _always() -> bool:
@@ -173,8 +170,7 @@ class PassEnvironment:
         except UserError as error:
             self.unjudged += 1
             raise UserError(f"not judged, through no fault of yours: {error}") from error
-        outcome, seconds = judging.outcome, (judging.judging_seconds, judging.waiting_seconds)
-        scores = {name: outcome.score(name) for name in ("AS", "correct", "gmean", "fast1")}
-        scores["correct_fp64"] = outcome.score("correct", criterion="fp64")
-        self.attempts.append(JudgedAttempt(files, reward, scores, *seconds, outcome))
-        return f"{outcome.feedback()}\n\nReward: {float(reward):.3f} ({reward.stage}). AS: {reward.AS:.3f}."
+        scores = {name: judging.outcome.score(name) for name in ("AS", "correct", "gmean", "fast1")}
+        scores["correct_fp64"] = judging.outcome.score("correct", criterion="fp64")
+        self.attempts.append(JudgedAttempt(files, reward, scores, judging.judging_seconds, judging.waiting_seconds))
+        return f"{judging.outcome.feedback()}\n\nReward: {float(reward):.3f} ({reward.stage}). AS: {reward.AS:.3f}."

@@ -21,50 +21,41 @@ from pytest_passbench.run.merge import merge
 
 @dataclass(frozen=True)
 class JudgedAnswer:
-    """An answer: the text of each file, its staged reward, and the run in which it was judged alone."""
+    """An answer to a task: the text of each file, its staged reward, and the run in which it was judged alone."""
 
+    task: str
     files: Mapping[str, str]
     reward: float
     run: Run
 
 
 @dataclass(frozen=True)
-class Episode:
-    """An episode of a model on a task: its best answer, None if none was judged, and what it took."""
+class Effort:
+    """What a model's answers took: its samples, turns, judged attempts and tokens, of all tasks together."""
 
-    task: str
-    best: JudgedAnswer | None
+    samples: int
     turns: int
     attempts: int
     tokens: int
 
 
-def write(model: str, episodes: Sequence[Episode], tasks: Sequence[Task], folder: Path) -> Path | None:
+def write(model: str, answers: Sequence[JudgedAnswer], effort: Effort, tasks: Sequence[Task], folder: Path) -> Path:
     """Write a model's best answer to each task as a candidate, and their results; return the results file.
 
-    The folder gets ``results.json`` and the candidate ``passes``. Returns None if nothing was judged. Raises
-    UserError if they cannot be written.
+    There must be an answer. The folder gets ``results.json`` and the candidate ``passes``; a task without an answer
+    counts as not judged. Raises UserError if they cannot be written.
     """
-    best = _best(episodes)
-    if not best:
-        return None
+    best = _best(answers)
     passes = folder / "passes"
     _write_candidate(best, passes)
     candidate = {
         "name": model, "path": str(passes), "content_hash": content_hash(passes), "passes": _kinds(passes),
-        "agent": {
-            "model": model,
-            "episodes": len(episodes),
-            "turns": sum(item.turns for item in episodes),
-            "attempts": sum(item.attempts for item in episodes),
-            "tokens": sum(item.tokens for item in episodes),
-        },
+        "model": vars(effort),
     }  # fmt: skip
     ids = [task.id for task in tasks]
-    shards = [(folder / f"{task}.json", _as_part(answer.run, candidate, ids)) for task, answer in best.items()]
-    counts = {task.id: len(task.subgraphs) for task in tasks}
-    run = replace(merge(shards), tasks=ids, selected={model: counts}, candidates=[candidate])
-    results_file.write(folder, run)
+    merged = merge([(folder / f"{answer.task}.json", _as_part(answer.run, candidate, ids)) for answer in best])
+    counts = {task.id: len(task.subgraphs) for task in tasks} | merged.selected.get(model, {})
+    results_file.write(folder, replace(merged, tasks=ids, selected={model: counts}))
     return folder / results_file.NAME
 
 
@@ -73,25 +64,24 @@ def folder_name(model: str) -> str:
     return re.sub(r"[^\w.-]+", "-", model).strip(".-") or "model"
 
 
-def _best(episodes: Sequence[Episode]) -> dict[str, JudgedAnswer]:
+def _best(answers: Sequence[JudgedAnswer]) -> list[JudgedAnswer]:
     """Return the answer of the greatest reward to each task: of several, the first."""
     best: dict[str, JudgedAnswer] = {}
-    for episode in episodes:
-        answer = episode.best
-        if answer is not None and (episode.task not in best or answer.reward > best[episode.task].reward):
-            best[episode.task] = answer
-    return best
+    for answer in answers:
+        if answer.task not in best or answer.reward > best[answer.task].reward:
+            best[answer.task] = answer
+    return list(best.values())
 
 
-def _write_candidate(answers: Mapping[str, JudgedAnswer], folder: Path) -> None:
+def _write_candidate(answers: Sequence[JudgedAnswer], folder: Path) -> None:
     try:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror}", where=folder) from None
-    for task, answer in answers.items():
+    for answer in answers:
         with suppress(UserError):  # an answer in which there is no pass: its files are there, without a manifest
-            write_answer(answer.files, folder / task)
+            write_answer(answer.files, folder / answer.task)
 
 
 def _kinds(passes: Path) -> str:
