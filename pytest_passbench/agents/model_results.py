@@ -92,7 +92,7 @@ def _kinds(passes: Path) -> str:
 
 
 def _as_part(run: Run, candidate: dict[str, object], tasks: list[str]) -> Run:
-    """Return a run of one answer as a part of the model's: under the model's name, with the settings that all share."""
+    """Return a run of one answer as a part of the model's: under its name, with the settings that all share."""
     (name,) = run.names
     return replace(
         run,

@@ -15,10 +15,15 @@ if TYPE_CHECKING:
 
 HELP = """Have a model write passes for tasks: it writes files, has them judged, reads the feedback, and tries again.
 Its best judged attempt counts. The same command goes on with an evaluation that was interrupted, and judges nothing
-twice. Needs the extra `agents`. `inspect view --log-dir DIR` shows each attempt."""
+twice. Needs the extra `agents`. `inspect view --log-dir DIR` shows each attempt, and `passbench board` compares models
+by the results files that are written below DIR."""
 
 INSTALL = "pip install 'pytest-passbench[agents]'"
 OUT = Path("reports") / "agents"
+RETRIES = 6
+ATTEMPT_SECONDS = 600
+"""An endpoint's retries, with pauses of 3 seconds first and twice as many each time (3 minutes in all), and the
+seconds after which an answer is no longer awaited. Without bounds Inspect would try for good."""
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,6 +38,10 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("--best-of", type=whole(1, 100), default=1, metavar="K", help="samples of each task: "
                         "the best and the mean are reported (default: 1)")  # fmt: skip
     parser.add_argument("--tokens", type=whole(1, 10**9), metavar="N", help="the most tokens for a sample")
+    parser.add_argument("--seconds", type=whole(1, 10**6), metavar="N", help="the most seconds of work for a sample, "
+                        "without waiting for the judge")  # fmt: skip
+    parser.add_argument("--retries", type=whole(0, 100), default=RETRIES, metavar="N", help="how often an endpoint that "
+                        f"fails is asked again before a sample is given up (default: {RETRIES})")  # fmt: skip
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="folder of the logs (default: "
                         "reports/agents)")  # fmt: skip
     parser.set_defaults(run=run)
@@ -46,12 +55,18 @@ def run(args: argparse.Namespace) -> int:
         from inspect_ai.log import read_eval_log
         from inspect_ai.model import get_model
 
+        from pytest_passbench.agents.answer_journal import AnswerJournal
+        from pytest_passbench.agents.inspect_results import write_results
         from pytest_passbench.agents.inspect_task import passbench
     except ImportError as error:
         raise UserError(f"passbench agent needs {error.name or 'inspect_ai'}", remedy=INSTALL) from error
     from pytest_passbench.agents.shared_judge import process_judge
+    from pytest_passbench.api.arguments import TaskShelf
+    from pytest_passbench.core.escape import printable
 
-    task = passbench(",".join(args.tasks or ["lite"]), args.turns, args.best_of, args.tokens)
+    journal = args.out / "judged"
+    names = ",".join(args.tasks or ["lite"])
+    task = passbench(names, args.turns, args.best_of, args.tokens, args.seconds, str(journal))
     try:
         model = get_model(args.model)
     except Exception as error:  # each provider has its own for what it lacks: a package, a key, an address
@@ -67,6 +82,8 @@ def run(args: argparse.Namespace) -> int:
             retry_on_error=1,  # a sample, before it is given up
             retry_attempts=0,
             retry_immediate=False,
+            max_retries=args.retries,
+            attempt_timeout=ATTEMPT_SECONDS,
         )
     except PrerequisiteError as error:
         raise UserError(_message(error), where=args.out) from error
@@ -74,8 +91,11 @@ def run(args: argparse.Namespace) -> int:
         process_judge().close()
     complete = True
     for log in logs:
-        whole_log = read_eval_log(log.location)
+        whole_log = read_eval_log(log.location, resolve_attachments=True)
         complete = _print(whole_log) and complete
+        tasks = TaskShelf().named([sample.metadata["file"] for sample in task.dataset])
+        results = write_results(whole_log, tasks, AnswerJournal(journal), args.out / "results")
+        print(printable(f"results: {results}") if results else "no results: nothing was judged")
     return 0 if complete else 1
 
 
@@ -88,15 +108,15 @@ def _print(log: EvalLog) -> bool:
     """Print a model's scores, and what became of samples without one. Return True if each sample has one."""
     from tabulate import tabulate
 
+    from pytest_passbench.agents.inspect_results import tokens_of
     from pytest_passbench.core.escape import printable
 
     samples = log.samples or []
     rows = [[item.name, metric.name, item.reducer or "", f"{metric.value:.3f}"]
             for item in (log.results.scores if log.results else [])
             for metric in item.metrics.values()]  # fmt: skip
-    tokens = sum(usage.total_tokens for sample in samples for usage in sample.model_usage.values())
     print(tabulate(rows, headers=["score", "metric", "of samples", "value"], disable_numparse=True))
-    print(f"\n{log.eval.model}: {len(samples)} samples, {tokens:,} tokens; log: {log.location}")
+    print(f"\n{log.eval.model}: {len(samples)} samples, {tokens_of(log):,} tokens; log: {log.location}")
     failed = [sample for sample in samples if not sample.scores]
     for sample in failed:
         print(printable(f"{sample.id}: no score: {_reason(sample)}"))
