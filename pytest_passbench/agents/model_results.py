@@ -48,7 +48,7 @@ def write(model: str, answers: Sequence[JudgedAnswer], effort: Effort, tasks: Se
     best = _best(answers)
     passes = folder / "passes"
     _write_candidate(best, passes)
-    candidate = {
+    candidate: dict[str, object] = {
         "name": model, "path": str(passes), "content_hash": content_hash(passes), "passes": _kinds(passes),
         "model": vars(effort),
     }  # fmt: skip
