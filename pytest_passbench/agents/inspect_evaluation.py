@@ -11,7 +11,7 @@ from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.log import EvalLog, read_eval_log
 from inspect_ai.model import Model, get_model
 
-from pytest_passbench.agents.shared_judge import process_judge
+from pytest_passbench.agents import shared_judge
 from pytest_passbench.core.errors import UserError
 
 ATTEMPT_SECONDS = 600
@@ -49,7 +49,7 @@ class Evaluation:
         except PrerequisiteError as error:
             raise UserError(_message(error), where=self.folder) from error
         finally:
-            process_judge().close()
+            shared_judge.process_judge().close()
         return read_eval_log(log.location, resolve_attachments=True)
 
     def _model(self) -> Model:
