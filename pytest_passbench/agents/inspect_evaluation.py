@@ -54,7 +54,7 @@ class Evaluation:
 
     def _model(self) -> Model:
         try:
-            return get_model(self.model)
+            return get_model(self.model, memoize=False)  # a kept one may have another address or key
         except Exception as error:  # each provider has its own for what it lacks: a package, a key, an address
             raise UserError(_message(error), where=f"--model={self.model}") from error
 
