@@ -68,7 +68,7 @@ def passbench(
         turn_limit=turns,
         token_limit=tokens,
         working_limit=seconds,
-        fail_on_error=False,
+        continue_on_fail=True,  # a sample that fails costs itself, and the log counts as one to go on with
     )
 
 
