@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -123,6 +124,7 @@ def test_nonsense_costs_the_sample_that_it_answers_and_the_others_go_on(evaluate
     assert values(log) == pytest.approx({"a": 2.0})
     (line,) = [line for line in output.out.splitlines() if "no score" in line]
     assert line.startswith("b: no score: ")
+    assert re.search(r"^AS +mean +mean +2\.000$", output.out, re.M), output.out  # of those that have a score
     assert message in line
 
 
