@@ -74,7 +74,7 @@ def _print(log: EvalLog) -> bool:
     from pytest_passbench.core.escape import printable
 
     samples = log.samples or []
-    rows = [[item.name, metric.name, item.reducer or "", f"{metric.value:.3f}"]
+    rows = [[item.name, metric.name.rpartition("/")[2], item.reducer or "", f"{metric.value:.3f}"]
             for item in (log.results.scores if log.results else [])
             for metric in item.metrics.values()]  # fmt: skip
     print(tabulate(rows, headers=["score", "metric", "of samples", "value"], disable_numparse=True))

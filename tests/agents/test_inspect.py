@@ -43,7 +43,8 @@ class Scripted(ModelAPI):
         if name == "slow":
             await anyio.sleep(0.3)
         if name == "picky":  # about task a alone
-            name = "honest" if "task a:" in next(message.text for message in input if message.role == "user") else None
+            prompt = next(message.text for message in input if message.role == "user")
+            name = "honest" if "The task a:" in prompt else None
         script = SCRIPTS.get(name, [None])
         turn = sum(isinstance(message, ChatMessageAssistant) for message in input)
         call = script[min(turn, len(script) - 1)]

@@ -201,8 +201,8 @@ def model_table(board: Board) -> Table:
         if row.effort
     )
     about = (
-        "Each model's best judged attempt at each task, chosen by the reward that was measured then, so its speeds lie "
-        "high by chance the more attempts it had. Turns are answers of the model; all tasks and samples together."
+        "Each model's best judged attempt at each task, chosen by the reward that was measured then: the more attempts, "
+        "the more of its speed may be chance. Turns are answers of the model, of all tasks and samples together."
     )
     return Table("Models", ("", "AS", *EFFORT), rows, brief=("AS",), about=about)
 
