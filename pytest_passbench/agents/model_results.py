@@ -16,7 +16,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.task import Task
 from pytest_passbench.run import results_file
-from pytest_passbench.run.merge import merge
+from pytest_passbench.run.merge import common, merge
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,10 @@ def write(model: str, answers: Sequence[JudgedAnswer], effort: Effort, tasks: Se
     ids = [task.id for task in tasks]
     merged = merge([(folder / f"{answer.task}.json", _as_part(answer.run, candidate, ids)) for answer in best])
     counts = {task.id: len(task.subgraphs) for task in tasks} | merged.selected.get(model, {})
-    results_file.write(folder, replace(merged, tasks=ids, selected={model: counts}))
+    # An answer that could not be read met no machine, and makes that of the others no less known.
+    environments = [answer.run.environment for answer in best if answer.run.environment]
+    environment = common(environments) if environments else {}
+    results_file.write(folder, replace(merged, tasks=ids, selected={model: counts}, environment=environment))
     return folder / results_file.NAME
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 HELP = """Have a model write passes for tasks: it writes files, has them judged, reads the feedback, and tries again.
 Its best judged attempt counts. The same command goes on with an evaluation that was interrupted, and judges nothing
-twice. Needs the extra `agents`. `inspect view --log-dir DIR` shows each attempt, and `passbench board` compares
+twice. Needs the extra agents. inspect view --log-dir DIR shows each attempt, and passbench board compares
 models by the results files below DIR."""
 
 INSTALL = "pip install 'pytest-passbench[agents]'"
