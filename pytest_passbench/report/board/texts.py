@@ -201,8 +201,8 @@ def model_table(board: Board) -> Table:
         if row.effort
     )
     about = (
-        "Each model's best judged attempt at each task, chosen by the reward that was measured then: of more attempts "
-        "more of the speed may be chance. Turns are answers of the model, of all tasks and samples together."
+        "Each model's best judged attempt at each task, chosen by a reward that was measured then: of more attempts"
+        " more of the speed may be chance. Turns are answers of the model, of all tasks and samples together."
     )
     return Table("Models", ("", "AS", *EFFORT), rows, brief=("AS",), about=about)
 
