@@ -117,8 +117,13 @@ def test_the_page_on_models_runs_as_it_stands(shell):
         assert result.returncode == 0, result.stdout
         rewards = re.findall(r"^Reward: \S+ \((.+)\)\.|^reward (\S+)", result.stdout, re.M)
         assert rewards == ([("unreadable", ""), ("no match", ""), ("", "0.100")] if "model(" in program else [])
-    (script,) = (block.text for block in page if block.kind == "sh")
-    result = shell(script)
+    evaluating, serving = (block.text for block in page if block.kind == "sh")
+    pytest.importorskip("inspect_ai", reason="the extra `agents` is not installed")
+    result = shell(evaluating)
+    assert result.returncode == 0, result.stdout
+    assert re.search(r"^turns +mean +mean +3\.000$", result.stdout, re.M), result.stdout
+    assert re.search(r"^openai-api/local/ten .* 1 +3 +1 +2,760$", result.stdout, re.M), result.stdout
+    result = shell(serving)
     assert result.returncode == 0, result.stdout
     assert re.search(r"5 of 5 subgraphs are correct.*\{\"reward\": [01]\.\d+\}", result.stdout, re.S), result.stdout
 

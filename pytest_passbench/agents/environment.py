@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pytest_passbench.agents.answer_files import AnswerFiles
 from pytest_passbench.agents.prompt import prompt
-from pytest_passbench.agents.shared_judge import SharedJudge, process_judge
+from pytest_passbench.agents.shared_judge import AnswerJudge, process_judge
 from pytest_passbench.agents.turns import TurnLost
 from pytest_passbench.api.staged import StagedReward
 from pytest_passbench.core.errors import UserError
@@ -52,7 +52,7 @@ class PassEnvironment:
     the machine could not answer, which are no attempts.
     """
 
-    def __init__(self, judge: SharedJudge | None = None, is_awaited: Callable[[], bool] = _always) -> None:
+    def __init__(self, judge: AnswerJudge | None = None, is_awaited: Callable[[], bool] = _always) -> None:
         self._judge, self._is_awaited = judge, is_awaited
         self._task: Task | None = None
         self._begin()
@@ -134,7 +134,7 @@ class PassEnvironment:
         """Return the staged reward of the best judged attempt, 0 before any."""
         return max((attempt.reward for attempt in self.attempts), default=0.0)
 
-    def _shared(self) -> SharedJudge:
+    def _shared(self) -> AnswerJudge:
         if self._judge is None:
             self._judge = process_judge()
         return self._judge

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
@@ -18,6 +19,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.tool import Tool, ToolDef
 from inspect_ai.util import concurrency, store_as
 
+from pytest_passbench.agents.answer_journal import AnswerJournal, JournalledJudge
 from pytest_passbench.agents.environment import TOOLS, PassEnvironment
 from pytest_passbench.agents.inspect_score import Episode, best_attempt
 from pytest_passbench.agents.prompt import prompt
@@ -35,7 +37,14 @@ TURNS = 10
 
 
 @task
-def passbench(tasks: str = "lite", turns: int = TURNS, best_of: int = 1, tokens: int | None = None) -> Task:
+def passbench(
+    tasks: str = "lite",
+    turns: int = TURNS,
+    best_of: int = 1,
+    tokens: int | None = None,
+    seconds: int | None = None,
+    journal: str | None = None,
+) -> Task:
     """Return the Inspect task: one sample for each task of the suite.
 
     Args:
@@ -43,6 +52,9 @@ def passbench(tasks: str = "lite", turns: int = TURNS, best_of: int = 1, tokens:
         turns: How often the model may answer in a sample.
         best_of: How many samples are made of each task; the best of them and their mean are reported.
         tokens: The most tokens of a sample; None for no limit.
+        seconds: The most seconds of a sample's work, without those of waiting for the judge or for an endpoint's
+            retries; None for no limit.
+        journal: A folder that keeps what was judged, so that an equal answer is not judged again; None for none.
     """
     samples = [
         Sample(id=item.id, input=prompt(item), metadata={"task": item.id, "file": str(item.path)})
@@ -50,21 +62,23 @@ def passbench(tasks: str = "lite", turns: int = TURNS, best_of: int = 1, tokens:
     ]
     return Task(
         dataset=MemoryDataset(samples, name="passbench"),
-        solver=episode(),
+        solver=episode(journal),
         scorer=best_attempt(),
         epochs=Epochs(best_of, ["mean"] if best_of == 1 else ["mean", "max"]),
         turn_limit=turns,
         token_limit=tokens,
-        fail_on_error=False,
+        working_limit=seconds,
+        continue_on_fail=True,  # a sample that fails costs itself, and the log counts as one to go on with
     )
 
 
 @solver
-def episode() -> Solver:
-    """Return the solver: an agent with the tools of an environment of its own."""
+def episode(journal: str | None = None) -> Solver:
+    """Return the solver: an agent with the tools of an environment of its own, and a journal if one is named."""
+    judge = None if journal is None else JournalledJudge(AnswerJournal(Path(journal)))
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        environment = PassEnvironment()
+        environment = PassEnvironment(judge)
         await to_thread.run_sync(environment.reset, state.metadata["file"])
         tools = [_tool(environment, name) for name in TOOLS]
         agent = react(prompt=INSTRUCTIONS, tools=tools, on_continue=GO_ON)

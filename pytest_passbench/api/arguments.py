@@ -187,13 +187,14 @@ def entries(sources: Sequence[CandidateSource]) -> Iterator[list[Entry]]:
 
 def _written(answer: Answer, folder: Path) -> Entry:
     try:
-        _write(answer, folder)
+        write_answer(answer, folder)
         return Entry(folder.name, Candidate.open(folder))
     except UserError as error:
         return Entry(folder.name, None, str(error).replace(f"{folder}/", "").replace(str(folder), "the answer"))
 
 
-def _write(answer: Answer, folder: Path) -> None:
+def write_answer(answer: Answer, folder: Path) -> None:
+    """Write an answer's files to a new folder, with a manifest of its passes if it has none. Raises UserError."""
     if not isinstance(answer, Mapping):
         raise TypeError(f"a candidate is a folder, or a mapping of file names to texts, not {type(answer).__name__}")
     if len(answer) > MAX_FILES or sum(len(text) for text in answer.values()) > MAX_CHARACTERS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,13 @@ if TYPE_CHECKING:
 
 HELP = """Have a model write passes for tasks: it writes files, has them judged, reads the feedback, and tries again.
 Its best judged attempt counts. The same command goes on with an evaluation that was interrupted, and judges nothing
-twice. Needs the extra `agents`. `inspect view --log-dir DIR` shows each attempt."""
+twice. Needs the extra agents. inspect view --log-dir DIR shows each attempt, and passbench board compares
+models by the results files below DIR."""
 
 INSTALL = "pip install 'pytest-passbench[agents]'"
 OUT = Path("reports") / "agents"
+RETRIES = 6
+"""How often an endpoint is asked again, after 3 seconds and then after twice as many each time: 3 minutes in all."""
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,6 +35,10 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("--best-of", type=whole(1, 100), default=1, metavar="K", help="samples of each task: "
                         "the best and the mean are reported (default: 1)")  # fmt: skip
     parser.add_argument("--tokens", type=whole(1, 10**9), metavar="N", help="the most tokens for a sample")
+    parser.add_argument("--seconds", type=whole(1, 10**6), metavar="N", help="the most seconds of work for a sample, "
+                        "without waiting for the judge")  # fmt: skip
+    parser.add_argument("--retries", type=whole(0, 100), default=RETRIES, metavar="N", help="how often an endpoint "
+                        f"that fails is asked again before a sample is given up (default: {RETRIES})")  # fmt: skip
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="folder of the logs (default: "
                         "reports/agents)")  # fmt: skip
     parser.set_defaults(run=run)
@@ -41,62 +47,38 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(args: argparse.Namespace) -> int:
     """Evaluate the model, print its scores, and return the exit code: 1 if a sample has none."""
     try:
-        from inspect_ai import eval_set
-        from inspect_ai._util.error import PrerequisiteError
-        from inspect_ai.log import read_eval_log
-        from inspect_ai.model import get_model
-
+        from pytest_passbench.agents.inspect_evaluation import Evaluation
         from pytest_passbench.agents.inspect_task import passbench
     except ImportError as error:
         raise UserError(f"passbench agent needs {error.name or 'inspect_ai'}", remedy=INSTALL) from error
-    from pytest_passbench.agents.shared_judge import process_judge
+    from pytest_passbench.agents.answer_journal import AnswerJournal
+    from pytest_passbench.agents.inspect_results import write_results
+    from pytest_passbench.api.arguments import TaskShelf
+    from pytest_passbench.core.escape import printable
 
-    task = passbench(",".join(args.tasks or ["lite"]), args.turns, args.best_of, args.tokens)
-    try:
-        model = get_model(args.model)
-    except Exception as error:  # each provider has its own for what it lacks: a package, a key, an address
-        raise UserError(_message(error), where=f"--model={args.model}") from error
-    try:
-        _, logs = eval_set(
-            [task],
-            log_dir=str(args.out),
-            log_dir_allow_dirty=True,  # other models' logs lie there too
-            model=model,
-            display="plain",
-            log_buffer=1,  # each sample is in the log as soon as it ends
-            retry_on_error=1,  # a sample, before it is given up
-            retry_attempts=0,
-            retry_immediate=False,
-        )
-    except PrerequisiteError as error:
-        raise UserError(_message(error), where=args.out) from error
-    finally:
-        process_judge().close()
-    complete = True
-    for log in logs:
-        whole_log = read_eval_log(log.location)
-        complete = _print(whole_log) and complete
+    words, journal = args.tasks or ["lite"], args.out / "judged"
+    tasks = TaskShelf().named(words)
+    task = passbench(",".join(words), args.turns, args.best_of, args.tokens, args.seconds, str(journal))
+    log = Evaluation(args.model, args.out, args.retries).run(task)
+    complete = _print(log)
+    results = write_results(log, tasks, AnswerJournal(journal), args.out / "results")
+    print(printable(f"results: {results}") if results else "no results: nothing was judged")
     return 0 if complete else 1
-
-
-def _message(error: Exception) -> str:
-    """Return an error of Inspect's in plain words: its messages may have markup for a terminal."""
-    return " ".join(re.sub(r"\[/?[a-z ]*\]", "", str(getattr(error, "message", error))).split())
 
 
 def _print(log: EvalLog) -> bool:
     """Print a model's scores, and what became of samples without one. Return True if each sample has one."""
     from tabulate import tabulate
 
+    from pytest_passbench.agents.inspect_results import tokens_of
     from pytest_passbench.core.escape import printable
 
     samples = log.samples or []
-    rows = [[item.name, metric.name, item.reducer or "", f"{metric.value:.3f}"]
+    rows = [[item.name, metric.name.rpartition("/")[2], item.reducer or "", f"{metric.value:.3f}"]
             for item in (log.results.scores if log.results else [])
             for metric in item.metrics.values()]  # fmt: skip
-    tokens = sum(usage.total_tokens for sample in samples for usage in sample.model_usage.values())
     print(tabulate(rows, headers=["score", "metric", "of samples", "value"], disable_numparse=True))
-    print(f"\n{log.eval.model}: {len(samples)} samples, {tokens:,} tokens; log: {log.location}")
+    print(f"\n{log.eval.model}: {len(samples)} samples, {tokens_of(log):,} tokens; log: {log.location}")
     failed = [sample for sample in samples if not sample.scores]
     for sample in failed:
         print(printable(f"{sample.id}: no score: {_reason(sample)}"))

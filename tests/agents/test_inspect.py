@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import socket
+import csv
 
 import pytest
 
 from pytest_passbench.commands.main import main
 from support.plugin_runs import PASS, task_text
-from support.told_backend import ToldBackend
 
 pytest.importorskip("inspect_ai", reason="the extra `agents` is not installed")
 
+import anyio
 from inspect_ai.log import list_eval_logs, read_eval_log
 from inspect_ai.model import ChatMessageAssistant, ModelAPI, ModelOutput, ModelUsage, modelapi
 
@@ -31,6 +31,7 @@ SCRIPTS = {
     "endless": [("judge", {})],
     "unlucky": [("write_file", {"path": "a.py", "text": f"{PASS}# FAULT"}), ("judge", {}),
                 ("submit", {"answer": "x"})],
+    "broken": [("write_file", {"path": "a.py", "text": PASS}), ("judge", {}), RuntimeError("out of memory")],
 }  # fmt: skip
 
 
@@ -38,9 +39,17 @@ class Scripted(ModelAPI):
     """A model that makes the calls of a script, in order, and the last one for good."""
 
     async def generate(self, input, tools, tool_choice, config):
-        script = SCRIPTS[self.model_name]
+        name = self.model_name
+        if name == "slow":
+            await anyio.sleep(0.3)
+        if name == "picky":  # about task a alone
+            prompt = next(message.text for message in input if message.role == "user")
+            name = "honest" if "The task a:" in prompt else None
+        script = SCRIPTS.get(name, [None])
         turn = sum(isinstance(message, ChatMessageAssistant) for message in input)
         call = script[min(turn, len(script) - 1)]
+        if isinstance(call, Exception):
+            raise call
         if call is None:
             output = ModelOutput.from_content(self.model_name, "I give up")
         else:
@@ -55,32 +64,6 @@ class Scripted(ModelAPI):
 @modelapi(name="scripted")
 def scripted():
     return Scripted
-
-
-@pytest.fixture(autouse=True)
-def no_network(monkeypatch):
-    def refuse(_self, address):
-        raise AssertionError(f"a test asked for the network: {address}")
-
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-
-
-@pytest.fixture
-def backend(monkeypatch):
-    """A judge by words in a candidate's text, in the place of the process's own."""
-    import pytest_passbench
-    from pytest_passbench.agents import SharedJudge, environment, shared_judge
-
-    backend, judges = ToldBackend(), []
-
-    def process_judge():
-        if not judges or judges[-1].closed:
-            judges.append(SharedJudge(pytest_passbench.Evaluator(backend=backend)))
-        return judges[-1]
-
-    for module in (environment, shared_judge):
-        monkeypatch.setattr(module, "process_judge", process_judge)
-    return backend
 
 
 @pytest.fixture
@@ -175,6 +158,66 @@ def test_the_best_of_several_samples_is_reported_beside_their_mean(evaluate):
 def test_bad_input_is_one_message(options, message, tmp_path, capsys, backend):
     assert main(["agent", *options, f"--out={tmp_path / 'logs'}"]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_what_was_judged_before_a_sample_failed_is_not_judged_again(evaluate, backend):
+    """A sample is tried twice, and begins anew when the command is run again."""
+    for _ in range(2):
+        code, log, output = evaluate("broken", tasks=("a",))
+        assert code == 1
+        assert "a: no score: RuntimeError('out of memory')" in output.out
+        assert backend.calls == 1
+    assert len(log.samples) == 1
+
+
+def test_an_answer_that_was_judged_is_judged_again_if_its_task_changes(evaluate, backend, tmp_path):
+    evaluate("broken", tasks=("a",))
+    (tmp_path / "a.task.yaml").write_text(task_text("a", {}, {}, {}))
+    evaluate("broken", tasks=("a",))
+    assert backend.calls == 2
+
+
+def test_a_damaged_file_of_the_journal_is_judged_anew(evaluate, backend, tmp_path):
+    evaluate("broken", tasks=("a",))
+    (path,) = (tmp_path / "logs/judged").iterdir()
+    for text in (path.read_text().replace('"ratio": 2.0', '"ratio": 9.0'), "{", ""):
+        path.write_text(text)
+        calls = backend.calls
+        evaluate("broken", tasks=("a",))
+        assert backend.calls == calls + 1
+
+
+def test_models_are_rows_of_the_board_with_what_their_answers_took(evaluate, tmp_path, capsys):
+    for model in ("honest", "cheating", "malformed"):
+        evaluate(model, "--best-of=2")
+    files = sorted((tmp_path / "logs/results").glob("*/results.json"))
+    assert len(files) == 2  # the third had nothing judged
+    assert main(["board", *map(str, files), "-o", str(tmp_path / "board.csv"), "-o", "-"]) == 0
+    output = capsys.readouterr().out
+    assert "Models" in output
+    rows = {row["name"]: row for row in csv.DictReader((tmp_path / "board.csv").open())}
+    honest, cheating = rows["scripted/honest"], rows["scripted/cheating"]
+    assert float(honest["AS"]) == pytest.approx(2.0)
+    assert float(cheating["AS"]) == pytest.approx(0.1)
+    assert [honest[name] for name in ("samples", "turns", "attempts", "tokens")] == ["4", "20", "8", "300"]
+    assert (honest["subgraphs"], honest["not_judged"]) == ("4", "0")
+    assert rows["eager"]["turns"] == ""
+    (passes,) = tmp_path.glob("logs/results/scripted-honest-*/passes")
+    assert (passes / "a/a.py").read_text() == PASS
+
+
+def test_a_task_without_an_answer_is_a_failure_on_the_board(evaluate, tmp_path):
+    evaluate("picky")
+    (file,) = (tmp_path / "logs/results").glob("*/results.json")
+    main(["board", str(file), "-o", str(tmp_path / "board.csv")])
+    row = next(row for row in csv.DictReader((tmp_path / "board.csv").open()) if row["kind"] == "candidate")
+    assert (row["subgraphs"], row["not_judged"]) == ("4", "2")
+
+
+def test_a_sample_has_a_limit_of_working_seconds(evaluate):
+    code, log, _ = evaluate("slow", "--seconds=1", tasks=("a",))
+    assert code == 0
+    assert log.samples[0].limit.type == "working"
 
 
 @pytest.fixture

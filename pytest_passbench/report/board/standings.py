@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import exp, log, log1p
 from typing import Literal
@@ -66,6 +66,7 @@ class RankedRow:
     left_out: int = 0  # subgraphs that are not among the row's, since Triton's interpreter runs smaller ones
     gap: Gap | None = None
     passes: str = ""  # what passes a candidate has, in words
+    effort: Mapping[str, int] = field(default_factory=dict)  # of a model: its samples, turns, attempts and tokens
     letters: str = ""  # rows that share a letter do not differ as far as is known
 
     @property
@@ -143,9 +144,11 @@ def _entries(source: RunFile) -> Iterable[_UnrankedRow]:
     run = source.run
     contents = {str(item.get("name")): str(item.get("content_hash", ""))[:8] for item in run.candidates}
     passes = {str(item.get("name")): str(item.get("passes", "")) for item in run.candidates}
+    efforts = {str(item.get("name")): item.get("model", {}) for item in run.candidates}
     for name in run.names:
         judged = [board.tasks_of(run, name, criterion) for criterion in ("ladder", "fp64")]
-        yield _entry(source, name, "candidate", contents.get(name, ""), judged, passes.get(name, ""))
+        entry = _entry(source, name, "candidate", contents.get(name, ""), judged, passes.get(name, ""))
+        yield replace(entry, row=replace(entry.row, effort=efforts.get(name, {})))
     for name in run.baselines:
         judged = [board.baseline_of(run, name, criterion) for criterion in ("ladder", "fp64")]
         yield _entry(source, name, "baseline", "", judged)

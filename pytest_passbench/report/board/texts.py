@@ -35,6 +35,9 @@ ABOUT = (
 
 TITLE = "PassBench board"
 
+EFFORT = ("samples", "turns", "attempts", "tokens")
+"""What a model's answers took, as a results file has it."""
+
 
 def text(boards: Sequence[Board], width: int = 100) -> str:
     """Return the boards for a terminal of ``width`` columns."""
@@ -42,10 +45,12 @@ def text(boards: Sequence[Board], width: int = 100) -> str:
     for index, board in enumerate(boards, 1):
         tables = (rows_table(board, index), possible_table(board), es_table(board))
         rows, shares, curves = (narrow(table, board) if table.rows else table for table in tables)
+        models = model_table(board)
         rows = replace(rows, title="Best AS first")
         parts.append(line(f"Board {index}: {board.group.about}", 4 * width))
         parts.append(terminal.show(rows, width, SPARE, "-o FILE"))
         parts += [terminal.show(shares, width, CLASSES[::-1], "-o FILE")] if shares.rows else []
+        parts += [terminal.show(models, width, elsewhere="-o FILE")] if models.rows else []
         parts.append(terminal.show(curves, width, elsewhere="-o FILE"))
         parts.append("\n".join(line(note, 4 * width) for note in remarks(board)))
     return "\n\n".join(part for part in parts if part)
@@ -136,6 +141,7 @@ def _values(board: Board, index: int, row: RankedRow) -> dict[str, Any]:
         "fast1": row.fast1,
         "subgraphs": row.subgraphs,
         "not_judged": row.missing,
+        **{part: row.effort.get(part) for part in EFFORT},
         "above_over_this": ratio and ratio.ratio,
         "above_over_this_low": ratio and ratio.low,
         "above_over_this_high": ratio and ratio.high,
@@ -187,9 +193,25 @@ def possible_table(board: Board) -> Table:
     return Table(f"Share of the possible ({POSSIBLE})", ("", "run", *kinds), lines, about=about_possible(T_STRICT))
 
 
+def model_table(board: Board) -> Table:
+    """Return the table of what the models' answers took; no rows if there are no models."""
+    rows = tuple(
+        (label(row), interval(row.as_), *(f"{row.effort[part]:,}" for part in EFFORT))
+        for row in board.rows
+        if row.effort
+    )
+    about = (
+        "Each model's best judged attempt at each task, chosen by a reward that was measured then: of more "
+        "attempts more of the speed may be chance. Turns are answers of the model, of all tasks and samples "
+        "together."
+    )
+    return Table("Models", ("", "AS", *EFFORT), rows, brief=("AS",), about=about)
+
+
 def details(board: Board) -> list[Table]:
     """Return the tables that follow a board's rows, if they have rows."""
-    return [table for table in (possible_table(board), gap_table(board), es_table(board)) if table.rows]
+    tables = (model_table(board), possible_table(board), gap_table(board), es_table(board))
+    return [table for table in tables if table.rows]
 
 
 def narrow(table: Table, board: Board) -> Table:
