@@ -394,14 +394,14 @@ inline vec gelu(vec x) {  // the normal distribution below -|x| is 2^-(z + 1), a
   vec z = min(a * poly(a, 1.15110672f, 0.459190279f, 0.0525665358f, -0.00718821259f, 0.000250069046f, 0.000132173649f,
                        -2.65476756e-05f, 1.64747973e-06f), all(150));
   vec k = (0x1.8p23f - z) - 0x1.8p23f;
-  vec p = poly(-k - z, 0.50000006f, 0.346573472f, 0.120110601f, 0.0277535655f, 0.00483777048f, 0.000663823565f);
+  vec p = poly(-k - z, 0.5f, 0.346573591f, 0.120113231f, 0.0277516432f, 0.00480924454f, 0.000669996545f, 7.67290621e-05f);
 #ifdef __AVX512F__
   vec tail;
   asm("vscalefps %2, %1, %0" : "=v"(tail) : "v"(p), "v"(k));
 #else
   vec tail = k < -125 ? vec{} : p * power_of_two(k);
 #endif
-  return x * (x < 0 ? tail : 1 - tail);
+  return fma(-a, tail, relu(x));
 }
 inline vec gelu_tanh(vec x) {
   vec inner = 0.797884561f * (x + 0.044715f * (x * x * x));
