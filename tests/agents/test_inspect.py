@@ -42,9 +42,9 @@ class Scripted(ModelAPI):
         name = self.model_name
         if name == "slow":
             await anyio.sleep(0.3)
-        if name == "picky":  # about task a alone
+        if name in ("picky", "careless"):  # honest about task a alone
             prompt = next(message.text for message in input if message.role == "user")
-            name = "honest" if "The task a:" in prompt else None
+            name = "honest" if "The task a:" in prompt else {"picky": None, "careless": "endless"}[name]
         script = SCRIPTS.get(name, [None])
         turn = sum(isinstance(message, ChatMessageAssistant) for message in input)
         call = script[min(turn, len(script) - 1)]
@@ -212,6 +212,15 @@ def test_a_task_without_an_answer_is_a_failure_on_the_board(evaluate, tmp_path):
     main(["board", str(file), "-o", str(tmp_path / "board.csv")])
     row = next(row for row in csv.DictReader((tmp_path / "board.csv").open()) if row["kind"] == "candidate")
     assert (row["subgraphs"], row["not_judged"]) == ("4", "2")
+
+
+def test_an_answer_that_could_not_be_read_makes_the_machine_of_others_no_less_known(evaluate, tmp_path):
+    evaluate("careless")
+    (file,) = (tmp_path / "logs/results").glob("*/results.json")
+    main(["board", str(file), "-o", str(tmp_path / "board.csv")])
+    row = next(row for row in csv.DictReader((tmp_path / "board.csv").open()) if row["kind"] == "candidate")
+    assert (row["subgraphs"], row["not_judged"], row["correct"]) == ("4", "0", "0.5")
+    assert row["sandbox"] == "none: told"
 
 
 def test_a_sample_has_a_limit_of_working_seconds(evaluate):

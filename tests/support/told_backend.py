@@ -34,7 +34,7 @@ class ToldBackend:
                     yield SelectionReport(task.id, candidate.name, len(task.subgraphs))
                     for subgraph in task.subgraphs:
                         yield SubgraphReport(record_of(task.id, subgraph.id, self._arm(text), candidate.name))
-            yield MachineReport("", {}, {})
+            yield MachineReport("", {"sandbox": "none: told"}, {})
         finally:
             self.busy -= 1
 
