@@ -1,24 +1,36 @@
-"""How many tasks of the suite have further sizes, and whether eager runs there.
+"""How many tasks of the suite have further sizes, and whether eager runs there; and what a table by shape gets.
 
     python benchmarks/held_out_sizes.py [--draws 2] [--every 1]
+    python benchmarks/held_out_sizes.py --table-by-shape 20
 
 For each task with a map, its first mapped subgraph is run by eager in this process at drawn sizes; 0 draws: none.
+The second judges a candidate that knows the sizes of one task alone, under so many seeds. Each must catch it.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
+import time
 from collections import Counter
+from pathlib import Path
 
 import torch
 
 from pytest_passbench.core.seed import Secret
+from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.judge.inputs import Inputs
+from pytest_passbench.judge.session import Session
+from pytest_passbench.run.judging import records
 from pytest_passbench.suite import find
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.sizes import NoMap, SizeMap, draws, size_map
 from pytest_passbench.suite.taskfile import read_task
+from shared import shape_tables
+
+#: Elements that the kernel is given: those of a size in the table, and too few for any other.
+GUESS = "    lib.relu_squared(x, out, TABLE.get(tuple(x.shape), 64), x.dtype)"
 
 
 def main() -> None:
@@ -26,7 +38,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=2)
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--table-by-shape", type=int, default=0, metavar="SEEDS")
     args = parser.parse_args()
+    if args.table_by_shape:
+        seeds = [f"seed {number}".encode() for number in range(args.table_by_shape)]
+        with Session(Settings(pipeline="direct", audit="off", held_out=1), seeds[0]) as session:
+            caught = sum(is_caught(session, seed) for seed in seeds)
+        print(f"a table by shape was caught under {caught} of {args.table_by_shape} seeds")
+        raise SystemExit(caught < args.table_by_shape)
     torch.set_num_threads(1)
     reasons, outcomes, mapped, total = Counter[str](), Counter[str](), 0, 0
     for path in sorted(find.installed_tasks().rglob("*.task.yaml"))[:: args.every]:
@@ -43,6 +62,23 @@ def main() -> None:
         outcomes.update(run_eager(task, first, args.draws))
     print(f"{mapped} of {total} tasks have a map; the others: {dict(reasons)}")
     print(f"eager at {args.draws} drawn sizes each: {dict(outcomes)}")
+
+
+def is_caught(session: Session, seed: bytes) -> bool:
+    """Return True if a table by shape is right at a task's own sizes, and not at one further size of any subgraph."""
+    part, start = shape_tables.task(), time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        candidate = shape_tables.candidate(Path(folder), GUESS, part)
+        session.begin(seed)
+        results = list(records(session, part, candidate, Settings().tolerance))
+    right = sum(record.correct for record in results)
+    failures = sum(len(record.held_out_failures) for record in results)
+    total = sum(len(record.held_out_judged) for record in results)
+    seconds = time.monotonic() - start
+    print(
+        f"{seed.decode()}: right {right}/{len(results)}, wrong at {failures}/{total} further sizes; {seconds:.0f} s"
+    )
+    return right == len(results) > 0 and failures == total == len(results)
 
 
 def run_eager(task: Task, sizes: SizeMap, count: int) -> list[str]:

@@ -27,8 +27,8 @@ from pytest_passbench.judge.arms.failures import SandboxFailed
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.session import Session
 from pytest_passbench.suite.taskfile import read_task
+from shared import shape_tables
 from shared.workspace import AS_EAGER, GELU_ADD_KERNEL, Workspace, make_cpp_pass
-from support import shape_tables
 
 CANDIDATE = "candidates-code"
 PR_SET_NAME = 15

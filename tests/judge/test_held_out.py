@@ -7,8 +7,8 @@ import pytest
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.session import Session
 from pytest_passbench.run.judging import records
-from support import shape_tables
-from support.shape_tables import CALL
+from shared import shape_tables
+from shared.shape_tables import CALL
 
 RAISES = "    lib.relu_squared(x, out, TABLE[tuple(x.shape)], x.dtype)"
 GUESSES = "    lib.relu_squared(x, out, TABLE.get(tuple(x.shape), 64), x.dtype)"
