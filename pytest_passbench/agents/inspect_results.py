@@ -1,4 +1,4 @@
-"""What a log of Inspect's comes to for the board: each sample's best answer as the journal has it, and the effort."""
+"""The results of a log of Inspect's, for the board: each sample's best answer by the journal, and the effort."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from pytest_passbench.agents.model_results import Effort, JudgedAnswer
 from pytest_passbench.core.task import Task
 
 if TYPE_CHECKING:
-    from inspect_ai.log import EvalLog
+    from inspect_ai.log import EvalLog, EvalSample
 
 
-def tokens_of(log: EvalLog) -> int:
-    """Return the tokens of all samples, in and out."""
-    return sum(usage.total_tokens for sample in log.samples or [] for usage in sample.model_usage.values())
+def tokens_of(sample: EvalSample) -> int:
+    """Return the tokens of a sample, in and out."""
+    return sum(usage.total_tokens for usage in sample.model_usage.values())
+
+
+def attempts_of(sample: EvalSample) -> list[dict[str, Any]]:
+    """Return the judged attempts of a sample, in order, as its :class:`Episode` has them."""
+    return sample.store.get("Episode:attempts") or []
 
 
 def write_results(log: EvalLog, tasks: Sequence[Task], journal: AnswerJournal, folder: Path) -> Path | None:
@@ -34,20 +39,16 @@ def write_results(log: EvalLog, tasks: Sequence[Task], journal: AnswerJournal, f
     effort = Effort(
         samples=len(samples),
         turns=sum(message.role == "assistant" for sample in samples for message in sample.messages),
-        attempts=sum(len(_attempts(sample)) for sample in samples),
-        tokens=tokens_of(log),
+        attempts=sum(len(attempts_of(sample)) for sample in samples),
+        tokens=sum(map(tokens_of, samples)),
     )
     name = f"{model_results.folder_name(log.eval.model)}-{log.eval.task_id[:8]}"  # the same for a log that goes on
     return model_results.write(log.eval.model, answers, effort, tasks, folder / name)
 
 
-def _attempts(sample: Any) -> list[dict[str, Any]]:
-    return sample.store.get("Episode:attempts") or []
-
-
-def _best(sample: Any, task: Task, journal: AnswerJournal) -> Iterator[JudgedAnswer]:
+def _best(sample: EvalSample, task: Task, journal: AnswerJournal) -> Iterator[JudgedAnswer]:
     """Yield the sample's best attempt of those that the journal has, if there is one."""
-    for attempt in sorted(_attempts(sample), key=lambda attempt: float(attempt["reward"]), reverse=True):
+    for attempt in sorted(attempts_of(sample), key=lambda attempt: float(attempt["reward"]), reverse=True):
         outcome = journal.outcome(attempt["files"], task)
         if outcome is not None:
             yield JudgedAnswer(task.id, attempt["files"], float(attempt["reward"]), outcome)

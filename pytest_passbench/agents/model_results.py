@@ -31,7 +31,7 @@ class JudgedAnswer:
 
 @dataclass(frozen=True)
 class Effort:
-    """What a model's answers took: its samples, turns, judged attempts and tokens, of all tasks together."""
+    """The effort behind a model's answers: samples, turns, judged attempts and tokens of all tasks together."""
 
     samples: int
     turns: int

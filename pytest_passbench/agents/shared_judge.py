@@ -38,7 +38,7 @@ class Judging:
 
 
 class AnswerJudge(Protocol):
-    """What an environment asks: a :class:`SharedJudge`, or what stands in front of one."""
+    """A judge of answers, which an environment asks: a :class:`SharedJudge`, or something in front of one."""
 
     def judge(self, files: Mapping[str, str], task: str | Path, is_awaited: IsAwaited) -> Judging:
         """Judge an answer on a task."""

@@ -1,4 +1,4 @@
-"""Trajectories: what models did in Inspect logs, as rows to train from (docs/agents.md has the columns)."""
+"""Trajectories of models in Inspect logs, as rows to train from (docs/agents.md has the columns)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+from pytest_passbench.agents.inspect_results import attempts_of, tokens_of
 from pytest_passbench.core.errors import UserError
 
 Row = dict[str, Any]
@@ -49,9 +50,9 @@ class Trajectory:
 
     @property
     def up_to_best(self) -> tuple[Row, ...]:
-        """The messages up to the feedback on the best attempt."""
-        judged = [n for n, item in enumerate(self.messages) if _is_judged(item)]
-        return self.messages[: judged[self.attempts.index(self.best)] + 1]
+        """The messages up to the feedback on the best attempt; all, if a limit ended the sample before that."""
+        ends = [number + 1 for number, item in enumerate(self.messages) if _is_judged(item)]
+        return self.messages[: next(islice(ends, self.attempts.index(self.best), None), None)]
 
 
 def _is_judged(message: Row) -> bool:
@@ -78,10 +79,8 @@ def read_trajectories(logs: Iterable[Path]) -> Iterator[Trajectory]:
 
 
 def _trajectory(log: str, model: str, sample: Any) -> Trajectory:
-    tokens = sum(usage.total_tokens for usage in sample.model_usage.values())
-    attempts = tuple(sample.store.get("Episode:attempts") or ())
-    messages = tuple(map(_message, sample.messages))
-    return Trajectory(log, model, str(sample.id), sample.epoch, tokens, messages, attempts)
+    messages, attempts = tuple(map(_message, sample.messages)), tuple(attempts_of(sample))
+    return Trajectory(log, model, str(sample.id), sample.epoch, tokens_of(sample), messages, attempts)
 
 
 def _message(message: Any) -> Row:

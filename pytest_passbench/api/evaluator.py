@@ -21,14 +21,7 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.run.judging import Judge, judge_all, make_judge
-from pytest_passbench.run.ledger import (
-    Ledger,
-    check_machine,
-    check_trusted,
-    open_candidates,
-    open_reference,
-    run_seed,
-)
+from pytest_passbench.run.ledger import Ledger, check_run, open_candidates, open_reference, run_seed
 
 OnRecord = Callable[[Record], None]
 
@@ -59,8 +52,7 @@ def evaluate(
     run_settings = settings_of(settings, "evaluate")
     against = None if run_settings.against is None else Path(run_settings.against).resolve()
     run_settings = replace(run_settings, candidates=folders, against=against, tasks=tuple(paths(tasks or ())))
-    check_machine(run_settings)
-    check_trusted(run_settings)
+    check_run(run_settings)
     candidates, reference = open_candidates(run_settings.candidates), open_reference(run_settings)
     ledger = Ledger(run_settings, candidates, run_seed(run_settings.seed), reference)
     loaded = list(load(run_settings))
@@ -197,7 +189,7 @@ def make_backend(named: str | Backend, settings: Settings, thorough: bool, addre
     if address is not None and named != "ray":
         raise UserError("only Ray has an address", where="Evaluator, address", remedy='use backend="ray"')
     if named == "local":
-        check_machine(settings)
+        check_run(settings)
         return Local(settings, thorough)
     if named == "ray":
         from pytest_passbench.api.cluster import Cluster

@@ -22,7 +22,7 @@ from pytest_passbench.forge.models import ModelCase
 from pytest_passbench.forge.whole_model import WholeModel, whole_model
 from pytest_passbench.judge.survey import MatchReport, survey
 from pytest_passbench.report.whole_model import ModelReport, OperatorCall
-from pytest_passbench.run.ledger import Ledger, check_machine, open_candidates, run_seed
+from pytest_passbench.run.ledger import Ledger, check_run, open_candidates, run_seed
 
 Say = Callable[[str], None]
 
@@ -33,7 +33,7 @@ def tried(case: ModelCase, settings: Settings, say: Say, remedy: str | None = No
     ``say`` is told of each stage. ``remedy`` goes with a model that fails. Raises UserError for a model that is not
     one graph, and for a candidate without a match.
     """
-    check_machine(settings)
+    check_run(settings)
     open_candidates(settings.candidates)
     say(f"capturing {case.name}")
     model = whole_model(case, remedy)

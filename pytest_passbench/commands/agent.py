@@ -78,7 +78,7 @@ def _print(log: EvalLog) -> bool:
             for item in (log.results.scores if log.results else [])
             for metric in item.metrics.values()]  # fmt: skip
     print(tabulate(rows, headers=["score", "metric", "of samples", "value"], disable_numparse=True))
-    print(f"\n{log.eval.model}: {len(samples)} samples, {tokens_of(log):,} tokens; log: {log.location}")
+    print(f"\n{log.eval.model}: {len(samples)} samples, {sum(map(tokens_of, samples)):,} tokens; log: {log.location}")
     failed = [sample for sample in samples if not sample.scores]
     for sample in failed:
         print(printable(f"{sample.id}: no score: {_reason(sample)}"))

@@ -10,8 +10,8 @@ from pytest_passbench.core.checks import whole
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.plurals import counted
 
-HELP = """Write the trajectories of `passbench agent` as Parquet: messages, tool calls, files and rewards. Equal
-answers count once. Needs the extras `agents` and `dataset`. docs/agents.md has the columns."""
+HELP = """Write the trajectories of passbench agent as Parquet: messages, tool calls, files and rewards. Equal
+answers count once. Needs the extras agents and dataset. docs/agents.md has the columns."""
 
 if TYPE_CHECKING:
     from pytest_passbench.agents.trajectories import Trajectory

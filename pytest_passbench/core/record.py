@@ -14,8 +14,10 @@ from pytest_passbench.core.typed import Data
 RAN = "ran"
 """The status of an arm that ran to its end. It says nothing about the answer: :attr:`Record.correct` does."""
 
-HARNESS_FAIL = "harness_fail"
 EAGER_FAIL = "eager_fail"
+"""The status of a subgraph that eager itself failed at."""
+
+HARNESS_FAIL = "harness_fail"
 """The status of a subgraph that could not be judged, through no fault of the candidate: it is in no score."""
 
 STATUSES = (

@@ -21,15 +21,7 @@ from pytest_passbench.plugin.conftest_guard import inside
 from pytest_passbench.plugin.nodeid import split
 from pytest_passbench.plugin.select import Selection, known_ids, select
 from pytest_passbench.run import journal
-from pytest_passbench.run.ledger import (
-    Ledger,
-    check_machine,
-    check_trusted,
-    open_candidates,
-    open_reference,
-    run_seed,
-    writable,
-)
+from pytest_passbench.run.ledger import Ledger, check_run, open_candidates, open_reference, run_seed, writable
 from pytest_passbench.run.stored import StoredRun, matching
 from pytest_passbench.run.stored import check as check_comparable
 from pytest_passbench.run.stored import read as read_stored
@@ -106,7 +98,6 @@ def make_plan(config: pytest.Config, worker: Worker | None) -> RunPlan:
     base = config.invocation_params.dir
     paths = list(config.args) if config.args_source is pytest.Config.ArgsSource.ARGS else []
     settings = options.settings(config, paths=bool(paths))
-    check_trusted(settings)
     report_dir = base / settings.report_dir
     earlier = _earlier(settings, report_dir, base, worker)
     candidates, reference = open_candidates(settings.candidates), open_reference(settings)
@@ -115,7 +106,7 @@ def make_plan(config: pytest.Config, worker: Worker | None) -> RunPlan:
     if earlier is not None:
         journal.check_same_run(earlier, Ledger(settings, candidates, seed, reference, stored).header())
     if worker is None and not config.option.collectonly:
-        check_machine(settings)
+        check_run(settings)
         if not settings.trusted:
             writable(report_dir)
     selection = select(settings, config.rootpath, paths, base)

@@ -387,9 +387,10 @@ def held_out_table(run: Run, candidate: str) -> Table:
         for item in (record.held_out if record.correct else ())
         if item.arm.status == HARNESS_FAIL or item in record.held_out_failures
     )
+    what = "at which the candidate is not right, though it is at the task's own" if lines else "none of which fails"
     about = (
-        "Sizes drawn from the run's seed, at which the candidate is not right, though it is at the task's own. "
-        f"Of all that were judged: {_outcomes(records)}. Speed kept: {speed_retention(records) or NONE}."
+        f"Sizes drawn from the run's seed, {what}. Of all that were judged: {_outcomes(records)}. "
+        f"Speed kept: {speed_retention(records) or NONE}."
     )
     return Table(f"Held-out sizes: {candidate}", ("task", "subgraph", "size", "status", "why"), lines, about=about)
 

@@ -84,13 +84,13 @@ def open_reference(settings: Settings) -> Candidate | None:
     return reference
 
 
-def check_trusted(settings: Settings) -> None:
+def _check_trusted(settings: Settings) -> None:
     """Check that a trusted run is asked for nothing that it does not do. Raises UserError if it is."""
-    settings_refused = (
+    refusals = (
         (settings.against is not None, f"--passbench-against={settings.against}", "measures nothing"),
         (settings.held_out > 0, f"--passbench-held-out={settings.held_out}", "judges no further sizes"),
     )
-    for is_set, where, words in settings_refused:
+    for is_set, where, words in refusals:
         if settings.trusted and is_set:
             raise UserError(f"a trusted run {words}", where=where, remedy="leave one of both out")
 
@@ -217,8 +217,9 @@ def _described(candidate: Candidate) -> dict[str, Any]:
     return {"name": candidate.name, "path": str(candidate.path), "content_hash": content, "passes": passes}
 
 
-def check_machine(settings: Settings) -> None:
-    """Check that this machine can judge at all. Raises UserError if not."""
+def check_run(settings: Settings) -> None:
+    """Check that this machine can judge, and that a run can be what its settings ask for. Raises UserError if not."""
+    _check_trusted(settings)
     if sys.platform != "linux":
         raise UserError(f"pytest-passbench judges on Linux only, this is {sys.platform}")
     check_limits()

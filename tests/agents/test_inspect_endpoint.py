@@ -28,7 +28,7 @@ SCRIPT = [("write_file", json.dumps({"path": "a.py", "text": PASS})), ("judge", 
 class Endpoint(ThreadingHTTPServer):
     """A server with a scripted model. ``first`` are the answers to the first requests: a status and a body each.
 
-    ``after`` is the answer to every request whose prompt has task b, None for what the script says.
+    ``of_b`` is the answer to every request whose prompt has task b, None for what the script says.
     """
 
     def __init__(self):

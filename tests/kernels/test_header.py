@@ -7,6 +7,7 @@ import platform
 import pytest
 import torch
 
+from pytest_passbench.core.criterion import MAX_MEAN_RATIO
 from pytest_passbench.kernels import cpp
 
 FUNCTIONS = ("exp", "expm1", "log", "log1p", "tanh", "erf", "sigmoid", "sqrt", "sin", "cos")
@@ -80,6 +81,17 @@ def test_gates_agree_with_torch_at_the_default_tolerance(name: str, flags: tuple
     torch_name, options = (name[:4], {"approximate": "tanh"}) if name == "gelu_tanh" else (name, {})
     eager = getattr(torch.nn.functional, torch_name)(x, **options)
     torch.testing.assert_close(out, eager, rtol=1.3e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e-2, 0.05, 0.2, 0.5, 1, 4])
+def test_gelu_is_as_accurate_as_eagers_on_average(scale: float, flags: tuple[str, ...]) -> None:
+    """Small results too: the second criterion holds the mean error against eager's."""
+    x = torch.randn(1 << 16, generator=torch.Generator().manual_seed(0)) * scale
+    out = torch.empty_like(x)
+    cpp.load(SOURCE, flags=flags).k_gelu(x, out, x.numel())
+    exact = torch.nn.functional.gelu(x.double())
+    eager = torch.nn.functional.gelu(x)
+    assert (out.double() - exact).abs().mean() <= MAX_MEAN_RATIO * (eager.double() - exact).abs().mean()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

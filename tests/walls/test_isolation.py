@@ -7,6 +7,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -253,6 +254,19 @@ def test_a_sandbox_that_is_struck_while_it_starts_leaves_no_process():
     while named(name) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not named(name)
+
+
+@pytest.mark.bubblewrap
+@pytest.mark.parametrize(("strikes", "strong"), [(1, True), (99, False)])
+def test_a_trial_of_bubblewrap_that_is_killed_is_repeated_and_never_hushed_up(tmp_path, monkeypatch, strikes, strong):
+    program, counter = tmp_path / "bwrap", tmp_path / "runs"
+    program.write_text(f"#!/bin/sh\necho >> {counter}\n[ $(wc -l < {counter}) -gt {strikes} ] || kill -9 $$\n"
+                       f'exec {shutil.which("bwrap")} "$@"\n')  # fmt: skip
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    walls = sandbox.walls.__wrapped__()
+    assert walls.strong == strong
+    assert strong or "killed by signal 9" in walls.reason
 
 
 def named(word: str) -> list[int]:

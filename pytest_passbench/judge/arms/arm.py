@@ -163,7 +163,7 @@ class Arm:
                 raise ProtocolError("bubblewrap was killed while it started")
         except (ProtocolError, TimeoutError, ArmFailure) as error:
             self._errors.seek(0)
-            message = self._errors.read()[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace").strip() or "no message"
+            message = self._errors.read()[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace").strip() or str(error)
             raise SandboxFailed(
                 f"the sandbox of the arm {self.settings.name!r} did not start: {message}",
                 remedy="`passbench doctor` says what this machine lacks",

@@ -367,18 +367,14 @@ inline bool within(vec x, float limit) {  // false if a lane is NaN
   for (int i = 0; i < L / 2; i++) any |= outside[i];
   return !any;
 }
-inline vec sin(vec x) {
-  if (within(x, 512)) return sine(x, 0);
-  if (within(x, 0x1p30f)) return in_doubles(x, [](dvec a) { return sine(a, 0); });
-  for (int i = 0; i < L; i++) x[i] = float(__builtin_sin(x[i]));
+template <class F> inline vec sine_of_any(vec x, int32_t quarters_ahead, F exact) {
+  if (within(x, 512)) return sine(x, quarters_ahead);
+  if (within(x, 0x1p30f)) return in_doubles(x, [=](dvec a) { return sine(a, int64_t(quarters_ahead)); });
+  for (int i = 0; i < L; i++) x[i] = float(exact(x[i]));
   return x;
 }
-inline vec cos(vec x) {
-  if (within(x, 512)) return sine(x, 1);
-  if (within(x, 0x1p30f)) return in_doubles(x, [](dvec a) { return sine(a, 1); });
-  for (int i = 0; i < L; i++) x[i] = float(__builtin_cos(x[i]));
-  return x;
-}
+inline vec sin(vec x) { return sine_of_any(x, 0, [](double a) { return __builtin_sin(a); }); }
+inline vec cos(vec x) { return sine_of_any(x, 1, [](double a) { return __builtin_cos(a); }); }
 inline vec erf(vec x) {  // erf(a) = 1 - e^-ah(a), h fitted on [0, 4]
   vec a = min(abs(x), all(4));
   vec h = poly(a, 1.12837917f, 0.636619381f, 0.102777838f, -0.0191530894f, -0.00016035277f, 0.00166698698f,

@@ -21,7 +21,7 @@ from pytest_passbench.judge.machine.gpu import HeldOpen, device_state, throttled
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.measure.cuda_clock import CudaClock
 from pytest_passbench.protocol import FLAG_DESCRIBE, FLAG_DEVICE_TIME, FLAG_POISON
-from pytest_passbench.run.ledger import check_machine
+from pytest_passbench.run.ledger import check_run
 from pytest_passbench.runner.cuda import block as cuda_block
 from pytest_passbench.runner.cuda.block import CudaBlock
 from pytest_passbench.runner.pages import MappedPages
@@ -32,7 +32,7 @@ from support.paths import ROOT
 def test_without_a_device_one_clear_line(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(UserError) as caught:
-        check_machine(Settings(device="cuda:1"))
+        check_run(Settings(device="cuda:1"))
     message = str(caught.value)
     assert "--passbench-device=cuda:1" in message
     assert "0 CUDA devices" in message
