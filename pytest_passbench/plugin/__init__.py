@@ -23,8 +23,12 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Keep candidates' conftest.py files out, before pytest looks for the first conftest.py."""
+def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
+    """Complete the command line of a run that is resumed. Keep candidates' conftest.py files out."""
+    if early_config.known_args_namespace.passbench_resume is not None:
+        from pytest_passbench.plugin import invocation
+
+        invocation.complete(early_config, parser, args)
     namespace = early_config.known_args_namespace
     if options.enabled(early_config, namespace):
         from pytest_passbench.plugin.conftest_guard import shield

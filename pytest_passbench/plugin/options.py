@@ -85,6 +85,13 @@ def folders(config: pytest.Config, namespace: argparse.Namespace | None = None) 
     return (*candidates(config, namespace), *([reference] if reference is not None else []))
 
 
+def report_dir(config: pytest.Config, namespace: argparse.Namespace) -> Path:
+    """Return the folder of runs, absolute."""
+    option = next(option for option in OPTIONS if option.key == "report_dir")
+    path: Path | None = _value(config, option, namespace)
+    return config.invocation_params.dir / Settings.report_dir if path is None else path
+
+
 def settings(config: pytest.Config, *, paths: bool) -> Settings:
     """Return the run's settings. ``paths``: the command line names what to run, so the suite defaults to all of it.
 

@@ -18,7 +18,7 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.seed import commitment
 from pytest_passbench.judge.measure.floor import merged
-from pytest_passbench.plugin import ci, nodeid
+from pytest_passbench.plugin import ci, invocation, nodeid
 from pytest_passbench.plugin.collect import SAMPLE, SUBGRAPH
 from pytest_passbench.plugin.live import outcome, spell
 from pytest_passbench.plugin.select import cost, read
@@ -194,6 +194,7 @@ def make_folder(state: State) -> Path | None:
         names = [candidate.name for candidate in state.ledger.candidates]
         try:
             state.folder = fresh_folder(state.plan.report_dir, state.ledger.started, names)
+            invocation.store(state.config, state.folder)
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
     return state.folder
@@ -260,7 +261,7 @@ def closing(state: State) -> list[str]:
         files = ("results.json", "results.md", html.NAME)
         rows += [f"results: {_short(state.written / name, state)}" for name in files]
     if state.folder is not None and any(state.folder.glob(journal.PATTERN)):
-        rows.append(f"to go on: the same command with --passbench-resume={_short(state.folder, state)}")
+        rows.append(f"to go on: pytest --passbench-resume={_short(state.folder, state)}")
     return [*rows, f"seed: {state.ledger.seed.hex()}"]
 
 

@@ -31,6 +31,8 @@ from pytest_passbench.run.results_file import MAX_BYTES, decode_special
 
 NAME = "journal.jsonl"
 PATTERN = "journal*.jsonl"
+COMMAND = "command.json"
+"""The file beside a journal that has the command line of its run."""
 SCHEMA = "passbench-journal/1"
 #: The fields of a header that are objects; all others are texts.
 _OBJECTS = ("settings", "candidates")
@@ -144,8 +146,8 @@ def last_records(folder: Path) -> dict[Key, Record]:
 
 
 def remove(folder: Path) -> None:
-    """Remove the journals in a run's folder: its results have all that they hold."""
-    for path in folder.glob(PATTERN):
+    """Remove the journals in a run's folder, and its command line: its results have all that they hold."""
+    for path in (*folder.glob(PATTERN), folder / COMMAND):
         path.unlink(missing_ok=True)
 
 

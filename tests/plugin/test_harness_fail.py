@@ -34,7 +34,7 @@ def test_such_a_case_neither_passes_nor_fails_and_the_run_has_a_code_of_its_own(
         "*one.task.yaml s 1/2 correct*",
         "1 of 3 subgraphs could not be judged, through no fault of a candidate*incomplete.",
         "one/s1 of passes: eager: killed",
-        "to go on: the same command with --passbench-resume=*",
+        "to go on: pytest --passbench-resume=*",
         "SKIPPED*1 of 2 subgraphs could not be judged: s1: eager: killed",
     ])  # fmt: skip
     assert "Traceback" not in result.stdout.str()

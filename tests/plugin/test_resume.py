@@ -107,6 +107,60 @@ def test_a_run_that_was_killed_goes_on_where_it_was(bench):
     refused.stderr.fnmatch_lines(["*reports: has no run that was interrupted*"])
 
 
+def resume_alone(bench: PytestFolder, *args: str) -> pytest.RunResult:
+    return bench.pytester.runpytest_subprocess("--passbench-resume", *args, timeout=60)
+
+
+def test_resume_alone_takes_the_whole_command_of_the_run(bench):
+    bench.conftest(ONCE.replace("{end}", KILL))
+    first = ["--candidate=passes", "-k", "b", "--passbench-tolerance=-4", "--passbench-fail-under=AS=99"]
+    assert bench.run_apart(*first).ret == -signal.SIGKILL
+    result = resume_alone(bench)
+    result.stdout.fnmatch_lines(["resumes *: 2 subgraphs are not judged again", "*b.task.yaml . 4/4 correct*"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED  # the first command's gate
+    assert judged(bench) == ["b/s0", "b/s1", "b/s2", "b/s2", "b/s3"]
+    assert last(bench)["settings"]["tolerance"] == -4
+    assert not list(bench.path.glob("reports/*/command.json"))
+
+
+def test_a_run_that_resume_alone_went_on_with_is_resumed_alone_again(bench):
+    bench.conftest(ONCE.replace("{end}", KILL))
+    bench.run_apart("--candidate=passes")
+    (bench.path / "ended").unlink()
+    assert resume_alone(bench).ret == -signal.SIGKILL
+    resume_alone(bench).stdout.fnmatch_lines(["*b.task.yaml . 4/4 correct*"])
+    assert judged(bench) == [*ALL[:5], "b/s2", "b/s2", "b/s3"]
+
+
+@pytest.mark.slow
+def test_resume_alone_starts_as_many_workers_as_the_run_had(bench):
+    bench.conftest(ONCE.replace("{end}", "os.kill(os.getppid(), signal.SIGKILL); time.sleep(1); " + KILL))
+    command = [sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", "-n1", *LEAN]
+    first = subprocess.run(command, cwd=bench.path, capture_output=True, timeout=60, check=False)
+    assert first.returncode == -signal.SIGKILL
+    resume_alone(bench).stdout.fnmatch_lines(["*1 worker*", "*4/4 correct*"])
+
+
+def test_resume_alone_asks_for_the_whole_command_if_the_run_has_none(bench):
+    bench.conftest(ONCE.replace("{end}", KILL))
+    bench.run_apart("--candidate=passes")
+    (command,) = bench.path.glob("reports/*/command.json")
+    text = command.read_text()
+    remedy = "(give the run's whole command with --passbench-resume)"
+    for content, told in (
+        (None, "command.json: no such file"),
+        ('{"directory": 1}', "has another form: *"),
+        (text.replace(str(bench.path), "/elsewhere"), "was begun in /elsewhere (go on in that directory)"),
+    ):
+        command.unlink() if content is None else command.write_text(content)
+        result = resume_alone(bench)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines([f"*{told}*"])
+        assert remedy in result.stderr.str() or "elsewhere" in told
+    result = resume_alone(bench, "--passbench-report-dir=none")
+    result.stderr.fnmatch_lines(["*none: has no run that was interrupted (run without --passbench-resume)*"])
+
+
 @pytest.mark.slow
 def test_a_run_on_workers_that_was_killed_goes_on_too(bench):
     bench.conftest(ONCE.replace("{end}", "os.kill(os.getppid(), signal.SIGKILL); time.sleep(1); " + KILL))
@@ -142,7 +196,7 @@ def test_a_signal_that_ends_a_run_leaves_its_results_and_says_how_to_go_on(bench
     assert run["interrupted"]
     assert [f"{r['task']}/{r['subgraph']}" for r in run["records"]] == ALL[:4]
     (folder,) = bench.path.glob("reports/*")
-    assert f"to go on: the same command with --passbench-resume=reports/{folder.name}" in text
+    assert f"to go on: pytest --passbench-resume=reports/{folder.name}" in text
     result = bench.run_apart("--candidate=passes", f"--passbench-resume=reports/{folder.name}")
     result.stdout.fnmatch_lines(["*4/4 correct*"])
     assert found(last(bench)) == undisturbed(bench)

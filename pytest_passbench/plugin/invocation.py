@@ -1,0 +1,87 @@
+"""The command line of a run, stored beside its journal, so that ``--passbench-resume`` alone goes on with the run."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import read_text, write_text
+from pytest_passbench.core.jsontext import parse
+from pytest_passbench.core.options import OPTIONS
+from pytest_passbench.core.rejected import Rejected
+from pytest_passbench.core.typed import Data
+from pytest_passbench.plugin import options
+from pytest_passbench.run import journal
+
+MAX_BYTES = 1 << 20
+STANDALONE = ("resume", "report_dir")
+"""Options that tell which run is resumed, and not what it judges or how."""
+_ARGUMENTS = pytest.StashKey[tuple[str, ...]]()
+
+
+@dataclass(frozen=True)
+class CommandLine(Data):
+    """The arguments of a run of pytest, and the directory in which it was begun."""
+
+    directory: str
+    arguments: tuple[str, ...]
+
+
+def complete(config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
+    """Put the command line of an interrupted run before ``args``, if these name no more than the run to go on with.
+
+    Arguments of now come later, so they win. A worker of pytest-xdist has its options from the controller.
+
+    Raises pytest.UsageError if no run was interrupted, or if its command line cannot be read.
+    """
+    arguments = config.invocation_params.args
+    namespace = parser.parse_known_args(arguments, namespace=copy.copy(config.option))
+    if not _is_standalone(namespace) or "no:terminal" in namespace.plugins:
+        return
+    base = config.invocation_params.dir
+    try:
+        folder = journal.interrupted_folder(namespace.passbench_resume, options.report_dir(config, namespace), base)
+        earlier = _read(folder, base)
+    except UserError as error:
+        raise pytest.UsageError(str(error)) from None
+    args[:0] = earlier
+    config.stash[_ARGUMENTS] = (*earlier, *arguments)
+    config.known_args_namespace = parser.parse_known_args(args, namespace=copy.copy(config.option))
+
+
+def _is_standalone(namespace: argparse.Namespace) -> bool:
+    """Return True if the command line resumes a run and has no path and no option that decides what is judged."""
+    deciding = [option.dest for option in OPTIONS if option.key not in STANDALONE and not option.ini_only]
+    values = (getattr(namespace, name) for name in (*deciding, *options.FLAGS) if name != "passbench")
+    return (
+        namespace.passbench_resume is not None
+        and not namespace.file_or_dir
+        and all(value is None for value in values)
+    )
+
+
+def _read(folder: Path, directory: Path) -> tuple[str, ...]:
+    """Return the arguments of the run in a folder, which was begun in ``directory``."""
+    path, remedy = folder / journal.COMMAND, "give the run's whole command with --passbench-resume"
+    try:
+        command = CommandLine.from_data(parse(read_text(path, MAX_BYTES), path))
+    except Rejected as error:
+        raise UserError(f"has another form: {error}", where=path, remedy=remedy) from None
+    except UserError as error:
+        raise UserError(error.what, where=path, remedy=remedy) from None
+    if Path(command.directory) != directory:
+        raise UserError(f"was begun in {command.directory}", where=folder, remedy="go on in that directory")
+    return command.arguments
+
+
+def store(config: pytest.Config, folder: Path) -> None:
+    """Write the command line of this run to the run's folder. Raises UserError if it cannot be written."""
+    arguments = config.stash.get(_ARGUMENTS, config.invocation_params.args)
+    command = CommandLine(str(config.invocation_params.dir), tuple(map(str, arguments)))
+    write_text(folder / journal.COMMAND, json.dumps(command.to_data(), indent=1) + "\n")
