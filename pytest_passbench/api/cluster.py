@@ -11,7 +11,7 @@ import platform
 import tarfile
 import time
 from collections import Counter, deque
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -23,6 +23,7 @@ from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
+from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.core.ray_cluster import INSTALL, connect
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
@@ -160,6 +161,7 @@ class Cluster:
     def __init__(self, settings: Settings, thorough: bool, address: str | None = None) -> None:
         self._connection = connect(address, f"ray, {address}" if address else "ray")
         self._ray, self._settings, self._thorough = self._connection.ray, settings, thorough
+        self._progress = ProgressLines("ray")
         self._judges: list[_JudgeActor] = []
         self._looked = 0.0
         self._grow()
@@ -181,15 +183,18 @@ class Cluster:
     def _reports(self, call: EvaluatorCall) -> Generator[Report]:
         tasks = sorted(call.tasks, key=lambda task: -len(task.subgraphs))  # no long one is left for the end
         work = _CallProgress(call, deque(tasks), self._ray.put(_pack(call)))
-        since = time.monotonic()
+        since, waits = time.monotonic(), False
         while work.waiting or any(judge.job is not None for judge in self._judges):
             self._grow()
             self._hand_out(work)
             busy = [judge.job if judge.job is not None else judge.ready for judge in self._judges if _awaited(judge)]
             if not busy:
+                what = f"no machine of the cluster has room for a judge, which takes {_needs(self._settings)}"
                 if time.monotonic() - since > NODES_TIMEOUT_SECONDS:
-                    what = f"no machine of the cluster has room for a judge ({_needs(self._settings)})"
-                    raise UserError(what, where="ray", remedy="`ray status` shows the machines")
+                    raise UserError(f"{what} ({self._machines()})", where="ray", remedy="add one that has")
+                if not waits:
+                    waits = True
+                    self._progress.note(f"{what} ({self._machines()}); waits {NODES_TIMEOUT_SECONDS:g} s for one")
                 time.sleep(LOOK_SECONDS / 10)
                 continue
             since = time.monotonic()
@@ -216,6 +221,7 @@ class Cluster:
             with suppress(Exception):
                 self._ray.kill(judge.actor)
             how = line(str(error).strip().rpartition("\n")[2])  # above it is a traceback
+            self._progress.note(f"a judge on {judge.host} was lost; another one takes its work: {how}")
             if judge.task is not None and judge.job is not None:
                 work.lost(judge.task, how)
             else:
@@ -228,6 +234,12 @@ class Cluster:
             return []
         judge.job = judge.task = None
         return list(reports)
+
+    def _machines(self) -> str:
+        """Return the cluster's machines and their resources, for people."""
+        nodes = [node for node in self._ray.nodes() if node["Alive"]]
+        words = (f"{node['NodeManagerHostname']} has {_amounts(node['Resources'])}" for node in nodes)
+        return ", ".join(words) or "it has none"
 
     def _grow(self) -> None:
         """Start judges where there are none: on machines that have joined, or in place of lost ones."""
@@ -289,4 +301,8 @@ def _room(resources: dict[str, float], settings: Settings) -> int:
 
 
 def _needs(settings: Settings) -> str:
-    return ", ".join(f"{number:g} {name.removeprefix('num_')}" for name, number in _resources(settings).items())
+    return _amounts({name.removeprefix("num_").upper()[:3]: number for name, number in _resources(settings).items()})
+
+
+def _amounts(resources: Mapping[str, float]) -> str:
+    return ", ".join(f"{resources.get(name, 0):g} {name}" for name in ("CPU", "GPU") if name in resources)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import socket
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +12,9 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 
 INSTALL = "pip install 'pytest-passbench[ray]'"
+OF_LOST_NODES = "Raylet is terminated|has been marked dead"
+"""Ray prints the state of a node that is lost, in 45 lines, unless its own variable names them. It reads the variable
+as it is imported. Who asked Ray for something learns of the loss too, and says so in one line."""
 REACH_SECONDS = 10.0  # for a cluster's head to answer
 
 
@@ -31,6 +36,7 @@ def connect(address: str | None, where: str) -> RayConnection:
 
     Raises UserError, with ``where`` the user asked for it, if Ray is missing or no cluster answers.
     """
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", OF_LOST_NODES)
     try:
         import ray
     except ImportError:
@@ -39,7 +45,8 @@ def connect(address: str | None, where: str) -> RayConnection:
         return RayConnection(ray, owned=False)
     try:
         _reach(address or "")
-        ray.init(address=address, log_to_driver=False, include_dashboard=False if address is None else None)
+        dashboard = False if address is None else None
+        ray.init(address=address, log_to_driver=False, include_dashboard=dashboard, logging_level=logging.ERROR)
     except (OSError, ValueError, RuntimeError) as error:
         remedy = "start one with `ray start --head`, or leave the address out"
         raise UserError(f"no Ray cluster answers: {line(str(error))}", where=where, remedy=remedy) from None

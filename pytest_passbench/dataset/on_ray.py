@@ -92,6 +92,7 @@ class RayJobs:
             except self._ray.exceptions.RayError as error:  # the process or its machine is gone
                 task.losses += 1
                 if task.losses < MAX_LOSSES:
+                    self._progress.note(f"{task.job.name}: its process was lost, another one begins anew")
                     self._begin(task, state)
                 else:
                     self._fail(task, f"died {task.losses} times: {line(str(error)).partition('.')[0]}")

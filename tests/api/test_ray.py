@@ -71,6 +71,7 @@ def test_a_cluster_judges_as_one_machine_does_and_outlives_a_node(cluster, bench
 
         runs = many.evaluate_many(candidates, on_record=kill)
         assert [told(run) for run in runs] == [told(run) for run in alone]
+        assert "ray: a judge on " in capsys.readouterr().err
         assert str(bench.folder / "cheats") not in runs[1].feedback()
         assert runs[1].reward() == 0.0
     assert len(doomed) > 3
@@ -78,6 +79,14 @@ def test_a_cluster_judges_as_one_machine_does_and_outlives_a_node(cluster, bench
     while any(map(processes.alive, doomed)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(map(processes.alive, doomed))
+
+
+def test_a_cluster_without_room_for_a_judge_is_no_silence(cluster, bench, monkeypatch, capsys):
+    monkeypatch.setattr("pytest_passbench.api.cluster.NODES_TIMEOUT_SECONDS", 1.0)
+    many = pytest_passbench.Evaluator(bench.tasks, threads=7, backend="ray", address=cluster.address)
+    with many, pytest.raises(UserError, match=r"no machine .* room for a judge, which takes 8 CPU .*has 2 CPU"):
+        many.evaluate(bench.folder / "cand")
+    assert "waits 1 s for one" in capsys.readouterr().err
 
 
 def test_judges_that_never_start_end_the_call(cluster, bench, monkeypatch):
