@@ -16,6 +16,7 @@ from pytest_passbench.core.plurals import counted
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.core.record import Record
     from pytest_passbench.core.run import Run
     from pytest_passbench.core.task import Task
     from pytest_passbench.suite.find import TaskRef
@@ -50,13 +51,15 @@ def run(args: argparse.Namespace) -> int:
     refs = refs_of(stored, args.tasks)
     tasks = {ref.id: ref.load() for ref in refs if ref.id in stored.tasks}
     texts = list(problems(stored, refs, tasks, candidate))
+    sampled: list[Record] = []
     if args.rerun and candidate is not None and not texts:
         from pytest_passbench.run import agreement
 
-        texts += agreement.disagreements(stored, tasks, candidate, args.rerun, absent_of(stored, refs))
+        sampled = agreement.sample(stored, tasks, candidate, args.rerun)
+        texts += agreement.disagreements(stored, tasks, candidate, sampled, absent_of(stored, refs))
     for text in texts:
         print(printable(text))
-    print(_summary(stored, refs, tasks, args) if not texts else counted(len(texts), "problem"))
+    print(_summary(stored, refs, tasks, args, len(sampled)) if not texts else counted(len(texts), "problem"))
     return int(bool(texts))
 
 
@@ -108,7 +111,9 @@ def _of_candidate(stored: Run, candidate: Candidate) -> Iterator[str]:
             yield f"it has records of {name}, and does not say what candidate that is"
 
 
-def _summary(stored: Run, refs: list[TaskRef], tasks: dict[str, Task], args: argparse.Namespace) -> str:
+def _summary(
+    stored: Run, refs: list[TaskRef], tasks: dict[str, Task], args: argparse.Namespace, rerun: int
+) -> str:
     from pytest_passbench.run import consistency
 
     records, absent = counted(len(stored.records), "record"), len(consistency.left_out(stored, refs))
@@ -121,6 +126,5 @@ def _summary(stored: Run, refs: list[TaskRef], tasks: dict[str, Task], args: arg
         parts.append(f"{counted(absent, 'task')} left out that {how}")
     parts += ["the candidate is the one judged"] if args.candidate is not None else []
     if args.rerun:
-        count = min(args.rerun, len(stored.records))
-        parts.append(counted(count, "subgraph judged anew agrees", "subgraphs judged anew agree"))
+        parts.append(counted(rerun, "subgraph judged anew agrees", "subgraphs judged anew agree"))
     return "; ".join(parts)

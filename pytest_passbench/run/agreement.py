@@ -19,6 +19,7 @@ from pytest_passbench.core.settings import Settings, same_in
 from pytest_passbench.core.task import Task
 from pytest_passbench.report.board.standings import BETWEEN_RUNS
 from pytest_passbench.run import judging
+from pytest_passbench.run.consistency import untried
 from pytest_passbench.run.judging import Judge, records
 from pytest_passbench.score.interval import Interval
 from pytest_passbench.timing import student
@@ -140,23 +141,38 @@ def _row(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.3g}" for value in values) or "not compared with"
 
 
+def sample(run: Run, tasks: Mapping[str, Task], candidate: Candidate, count: int) -> list[Record]:
+    """Return up to ``count`` random records of the candidate, in the run's order.
+
+    A pass that takes too long is out for the rest of its task, then as now. What was not tried is left out.
+    """
+    names = [item["name"] for item in run.candidates if item.get("content_hash") == candidate.content_hash]
+    places = [
+        place
+        for place, record in enumerate(run.records)
+        if record.candidate in names and record.task in tasks and record.judged and not untried(record)
+    ]
+    return [run.records[place] for place in sorted(random.SystemRandom().sample(places, min(count, len(places))))]
+
+
 def disagreements(
-    run: Run, tasks: Mapping[str, Task], candidate: Candidate, count: int, absent: Sequence[Task] = ()
+    run: Run,
+    tasks: Mapping[str, Task],
+    candidate: Candidate,
+    sampled: Sequence[Record],
+    absent: Sequence[Task] = (),
 ) -> Iterator[str]:
-    """Yield a sentence for each of ``count`` random records that comes out differently now, and for all together.
+    """Yield a sentence for each of the ``sampled`` records that comes out differently now, and for all together.
 
     No pass of the candidate may match one of the ``absent`` tasks, which a run of matching tasks only left out.
     """
-    same_content = [item["name"] for item in run.candidates if item.get("content_hash") == candidate.content_hash]
-    judged = [r for r in run.records if r.candidate in same_content and r.task in tasks and r.judged]
-    sample = random.SystemRandom().sample(judged, min(count, len(judged)))
     settings: dict[str, Any] = {name: run.settings[name] for name in same_in("rerun") if name in run.settings}
     pairs: list[tuple[Record, Record]] = []
     with closing(judging.make_judge(Settings(**settings), seeds.draw())) as judge:
         for task in absent:
             if judge.touches(task, candidate):
                 yield f"task {task.id}: left out, though a pass matches it"
-        for record in sample:
+        for record in sampled:
             name, now = f"{record.task}/{record.subgraph}", _judged_anew(judge, record, tasks[record.task], candidate)
             if now is None:
                 yield f"{name}: there is no such subgraph"

@@ -12,6 +12,7 @@ from pytest_passbench.core.run import Run
 from pytest_passbench.core.seed import Secret, commitment
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task, larger
+from pytest_passbench.judge.reading.planning import OUT
 from pytest_passbench.suite import find
 from pytest_passbench.suite.find import TaskRef, of_shard
 from pytest_passbench.suite.sizes import MAX_REFUSED, SizeMap, draws, size_map
@@ -129,10 +130,18 @@ def _of_task(name: str, task: Task, records: Mapping[str, Record]) -> Iterator[s
             continue
         if set(record.left_out) != set(larger(task, subgraph)) or record.arm.speed is not None:
             yield f"{name}: {task.id}/{subgraph.id} leaves out subgraphs that had to be judged"
+    late = any(record.arm.status == "timeout" and not untried(record) for record in records.values())
+    if not late and (names := [record.subgraph for record in records.values() if untried(record)]):
+        yield f"{name}: {task.id}: not tried: {_some(names)}, and no pass took too long in this task"
     required = {subgraph.id for subgraph in task.subgraphs} - left_out
     if set(records) != required:
         rows, subgraphs = counted(len(records), "record"), counted(len(required), "subgraph")
         yield f"{name}: {rows} of task {task.id}, which has {subgraphs} to judge"
+
+
+def untried(record: Record) -> bool:
+    """Return True if a subgraph was not tried, since a pass took too long on an earlier one of its task."""
+    return record.arm.status == "timeout" and record.arm.phase == OUT
 
 
 def _speeds(record: Record) -> Iterator[str]:

@@ -200,6 +200,39 @@ def test_rerun_agrees_or_says_what_differs(made, capsys, monkeypatch):
     assert "1.500 times as fast in the file, 1.100 now" in capsys.readouterr().out
 
 
+class HangingJudge(Judge):
+    """Has a pass that takes too long on the first subgraph of a task, and is out for the rest of it."""
+
+    def __init__(self, settings, seed, worker=0):
+        self.out = set()
+
+    def judge(self, task, candidate):
+        for record in super().judge(task, candidate):
+            if record.subgraph == "a" or task.id in self.out:
+                phase = "out" if task.id in self.out else "call"
+                self.out.add(task.id)
+                record.arm = ArmResult(status="timeout", phase=phase, message="took too long")
+            yield record
+
+
+def test_a_run_with_a_pass_that_took_too_long_verifies(made, capsys, monkeypatch):
+    run = evaluate(made / "cand", made / "tasks", judge=HangingJudge)
+    assert [record.arm.phase for record in run.records] == ["call", "out"] * 2
+    results_file.write(made / "run", run)
+    monkeypatch.setattr("pytest_passbench.run.judging.make_judge", HangingJudge)
+    assert verify(made, "--rerun=4") == 0
+    assert "2 subgraphs judged anew agree" in capsys.readouterr().out
+
+
+def test_subgraphs_that_were_not_tried_without_a_reason_are_found(made, capsys):
+    def change(run):
+        run.records[0].arm = ArmResult(status="timeout", phase="out", message="not tried")
+
+    edit(made, change)
+    assert verify(made) == 1
+    assert "not tried: a, and no pass took too long in this task" in capsys.readouterr().out
+
+
 class FurtherJudge(Judge):
     """Finds every subgraph, and a further size of each, correct. ``level``: of the further size's answer."""
 
