@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pytest_passbench.core.record import Record
+from pytest_passbench.judge import crashes
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
@@ -280,8 +281,16 @@ class Templates:
             self._reference_lost = True
             template.leave()
         else:
-            self._trial.writer.failed(failed.arm, failed.failure, template)
+            self._trial.writer.failed(failed.arm, self._explained(failed, template), template)
             template.close()
+
+    def _explained(self, failed: ArmFailed, template: Template) -> ArmFailure:
+        """Return a failure; the crash of a kernel with its launch and the likely cause."""
+        bench = self._trial.bench
+        if failed.arm not in self._trial.planners or failed.failure.status != "crash":
+            return failed.failure
+        with bench.alone(), bench.phases("audit"), bench.deadline.paused():
+            return crashes.explained(failed.failure, template, bench.layout.slots)
 
     def drop_wrong(self, arm: str) -> None:
         """End the template of an arm whose answers no criterion accepts, since its speed would not count."""

@@ -30,8 +30,10 @@ COLUMNS = 80
 INDENT = " " * 12
 """The indent of what stands beside a label."""
 
-#: The parts of a message in which subgraphs differ that fail for one cause: shapes and dtypes.
-OF_SUBGRAPH = re.compile(r"\[[\d, ]*\]|\b(?:bfloat16|float\d+|complex\d+|u?int\d+|bool)\b")
+#: What differs in messages on subgraphs that fail for one cause: shapes, dtypes, a crashed kernel's numbers.
+OF_SUBGRAPH = re.compile(
+    r"\[[\d, ]*\]|\b(?:bfloat16|float\d+|complex\d+|u?int\d+|bool)\b|(?<= = )-?\d\S*|\b\d+ bytes?\b"
+)
 
 NEARER = "nearer to float64 than eager"
 """Said of an answer that is further from eager's than t allows, and better."""
