@@ -147,6 +147,8 @@ def _worst(group: Sequence[Record]) -> Iterator[str]:
             keys.add(record.dtype)
             nearer = "; nearer to float64 than eager is" if record.nearer else ""
             yield f"  worst element ({line(record.dtype, 20)}): {line(record.arm.worst, 300)}{nearer}"
+            if record.arm.rounding:
+                yield f"  {line(record.arm.rounding, 500)}"
 
 
 def _further_sizes(right: Sequence[Record]) -> str:

@@ -11,8 +11,9 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from pytest_passbench.core.record import Record
-from pytest_passbench.judge import crashes
+from pytest_passbench.core.device import is_cuda
+from pytest_passbench.core.record import RAN, Record
+from pytest_passbench.judge import crashes, roundings
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
@@ -29,7 +30,7 @@ from pytest_passbench.judge.measure.allowance import Allowance
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.results import Writer, pass_reports, speed_of
-from pytest_passbench.judge.verify.checker import Checker, LateReference
+from pytest_passbench.judge.verify.checker import Checker, LateReference, WrongCall
 from pytest_passbench.protocol import Order
 from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import Arms, measure
@@ -79,6 +80,7 @@ class Trial:
     def __post_init__(self) -> None:
         self.writer = Writer(self.record, self.planners, self.auditor, self.last)
         self._templates = Templates(self)
+        self._miss: WrongCall | None = None
 
     def judge(self) -> None:
         """Judge the case. Failures of arms go into the record and raise nothing. Raises HarnessFault."""
@@ -94,11 +96,21 @@ class Trial:
                 for planner in self.planners.values():
                     planner.reader.freeze()
             self._run()
+            self._explain_rounding()
             self._templates.keep()
         finally:
             self.auditor.note(self.record)
             with bench.phases("end"):
                 self._templates.close()
+
+    def _explain_rounding(self) -> None:
+        """Write which operator's rounding a wrong answer in half precision leaves out, if that explains it."""
+        bench, order, arm = self.bench, self.orders[EAGER], self.record.arm
+        wrong = arm.status == RAN and arm.first_correct > bench.tolerance
+        if self._miss is None or not wrong or self.earlier is not None or is_cuda(order.device):
+            return
+        with bench.alone(), bench.phases("audit"), bench.deadline.paused():
+            arm.rounding = roundings.explained(order, self.arms[EAGER], bench, self._miss)
 
     @property
     def eager_ran(self) -> bool:
@@ -142,6 +154,7 @@ class Trial:
             if checker.late is not None:
                 checker.late.close()
         self.writer.answers(checker, templates)
+        self._miss = checker.miss
 
     def _measure(self, clock: CpuClock, checker: Checker, per_call: Mapping[str, float], stopping: Stopping) -> None:
         """Measure the arms that are left, if any can be timed, and write their speeds."""

@@ -166,6 +166,7 @@ def _accuracy(record: Record) -> Iterator[tuple[str, str]]:
     arm = record.arm
     yield "outputs", ("" if set(arm.correct_from) == {NEVER} else _levels(record))
     yield "worst", arm.worst.replace(" (greatest error", "\n(greatest error")
+    yield "rounding", ("" if record.correct else arm.rounding)
     yield "accuracy", (NEARER if record.nearer else "")
     ratios = enumerate(zip(arm.greatest_ratio64, arm.mean_ratio64, strict=False))
     yield "float64", ", ".join(f"{i}: greatest error {a:.3g} of eager's, mean {b:.3g}" for i, (a, b) in ratios)

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from pytest_passbench.plans.launch import Allocate, Launch, LaunchPlan, Operand, Operator
 from pytest_passbench.protocol import (
@@ -193,9 +193,12 @@ def traced(replayed: Sequence[Replayed], page: TracePage) -> list[TracedPlan]:
     plans = []
     for number, item in enumerate(replayed):
         plan = TracedPlan(number, item.plan, page)
-        kernels: list[Any] = [
-            partial(plan.launch, kernel) if isinstance(kernel, CppFunction) else kernel for kernel in item.kernels
-        ]
+        kernels = [_traced(plan, kernel) for kernel in item.kernels]
         item.become(replay(item.plan, kernels, "cpu", item.sequence, (), item.written))
         plans.append(plan)
     return plans
+
+
+def _traced(plan: TracedPlan, kernel: Any) -> Any:
+    """Return a function that traces a launch of a C++ kernel. Triton's interpreter needs no trace."""
+    return partial(plan.launch, cast(Any, kernel)) if isinstance(kernel, CppFunction) else kernel
