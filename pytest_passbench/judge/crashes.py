@@ -11,12 +11,17 @@ import signal
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.judge.arms.failures import ArmFailure, is_fault
+from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.arms.template import Template
+from pytest_passbench.judge.builder.refusals import CompileFailed
+from pytest_passbench.judge.builder.refusals import explained as in_words
+from pytest_passbench.judge.builder.sanitized import sanitized
 from pytest_passbench.kernels import signatures
 from pytest_passbench.kernels.toolchain import CompileError
 from pytest_passbench.plans.words import kernel_name, place, value
@@ -37,6 +42,7 @@ from pytest_passbench.protocol import (
     TRACE_SOURCES,
 )
 
+MAX_SANITIZED = 2  # plans of a program whose kernels are run with sanitizers
 MAX_ARGUMENTS = 16  # of a launch that are told
 _KERNEL_CODE = 0x80  # of a signal that is not about an address: it is no address, or not aligned
 _NULL_PAGE = 1 << 16  # addresses below this are a null pointer and an index
@@ -84,6 +90,34 @@ def explained(failure: ArmFailure, template: Template, calls: int) -> ArmFailure
     else:
         text = str(site)
     return ArmFailure("crash", failure.phase, f"{failure.message} {text}", failure.findings, failure.culprits)
+
+
+class SanitizedLines:
+    """The first line of a kernel's text that sanitizers complain of, for each text that has crashed so far."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def of(self, template: Template, folder: Path) -> str:
+        """Return the first report on the plans of a template, with its place in ``folder``; "" if there is none."""
+        plans = [(name, plan) for name, plan in template.planned if _launches(plan)]
+        for name, plan in plans[:MAX_SANITIZED]:
+            key = f"{folder} {name} {plan['kernels']}"
+            if key not in self._texts:
+                self._texts[key] = _first_report(plan, template.arm.settings.walls, folder, name)
+            if self._texts[key]:
+                return self._texts[key]
+        return ""
+
+
+def _first_report(plan: Mapping[str, Any], walls: Walls, folder: Path, name: str) -> str:
+    try:
+        for run in sanitized(plan, walls):
+            if run.errors:
+                return in_words(CompileFailed("", run.source, run.errors[:1]), folder, name)
+    except (CompileFailed, CompileError, TimeoutError):
+        pass  # the message stays as it is: `passbench explain --sanitize` says what is missing
+    return ""
 
 
 def crash_site(page: bytes, planned: Sequence[tuple[str, Mapping[str, Any]]]) -> CrashSite | None:

@@ -42,6 +42,7 @@ MAX_PROBES = 20
 LONG_CALL_SECONDS, VERY_LONG_CALL_SECONDS = 4e-3, 40e-3  # cold caches change such calls little
 REFERENCES = 1  # probes that are compared with float64. Of later calls, chance decides
 PROBE_SHARE = 0.25  # of later probes that are verified
+SANITIZED = crashes.SanitizedLines()  # of all cases, since most crash in the same line
 SETTLED = 0.9  # of the time seen before. A slower probe shows that calls no longer get faster
 MIN_BLOCK_SHARE = 0.7  # of the length of a measured block, for the last probe
 
@@ -302,8 +303,12 @@ class Templates:
         bench = self._trial.bench
         if failed.arm not in self._trial.planners or failed.failure.status != "crash":
             return failed.failure
-        with bench.alone(), bench.phases("audit"), bench.deadline.paused():
-            return crashes.explained(failed.failure, template, bench.layout.slots)
+        with bench.phases("audit"), bench.deadline.paused():
+            with bench.alone():
+                failure = crashes.explained(failed.failure, template, bench.layout.slots)
+            if failure is not failed.failure:
+                failure.add(SANITIZED.of(template, self._trial.planners[failed.arm].root))
+            return failure
 
     def drop_wrong(self, arm: str) -> None:
         """End the template of an arm whose answers no criterion accepts, since its speed would not count."""
