@@ -21,8 +21,9 @@ HELP = """Read a candidate in a sandbox, screen and compile its kernels, and sho
 each TASK, also show its graphs with the lines that passes match, the launch plan of each match, and, of the passes
 that match nowhere, the nearest place and what was in the way. Equal subgraphs are shown once. With --all or
 --missed, list tasks instead: a line for each task that a pass matches, with how many of its subgraphs are matched
-and by which pass, or for each that no pass matches, with the nearest miss. Nothing is judged, and no kernel is run. With --sanitize the C++ kernels of the matches are also
-run, in a sandbox, with the compiler's sanitizers, which name the line of an access out of bounds.
+and by which pass, or for each that no pass matches, with the nearest miss. Nothing is judged, and no kernel is run
+but with --sanitize: then the C++ kernels of the matches run in a sandbox with the compiler's sanitizers, which name
+the line of an access out of bounds.
 The exit code is 1 if an error or a violation is shown, if no pass matches a task that is named, or if no task is
 listed."""
 
@@ -36,8 +37,8 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
                         "with --all or --missed also a folder of them (default: the installed tasks)")  # fmt: skip
     parser.add_argument("--subgraph", metavar="ID", help="only this subgraph of the task")
     parser.add_argument("--policy", choices=("kernels", "open"), default="kernels", help="default: kernels")
-    parser.add_argument("--sanitize", action="store_true", help="run the C++ kernels of each match with ASan and UBSan, "
-                        "on memory of the plan's sizes")  # fmt: skip
+    parser.add_argument("--sanitize", action="store_true", help="run the C++ kernels of the matches with ASan and "
+                        "UBSan, on memory of the plan's sizes")  # fmt: skip
     listing = parser.add_mutually_exclusive_group()
     listing.add_argument("--all", action="store_true", help="list the tasks that a pass matches")
     listing.add_argument("--missed", action="store_true", help="list the tasks that no pass matches")

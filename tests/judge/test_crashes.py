@@ -81,7 +81,7 @@ def test_the_launch_of_several_is_the_one_that_crashes(bench, pipeline, monkeypa
     assert "in second, launch 2 of 2 of pass mine: reads past the end of b1?" in first
     assert arguments[2:4] == ["  out = b0: float32 [16, 32]", "  n = 21"]
     if sandbox.walls().strong and pipeline == "direct":
-        assert "/mine.py:11: error: heap-buffer-overflow: reads 4 bytes, 0 bytes past the end of b1" in arguments[4]
+        assert "/mine.py:10: error: heap-buffer-overflow: reads 4 bytes, 0 bytes past the end of b1" in arguments[4]
 
 
 PLAN = {

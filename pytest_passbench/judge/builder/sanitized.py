@@ -103,7 +103,8 @@ def _run(text: str, flags: tuple[str, ...], openmp: bool, walls: sandbox.Walls) 
     _code, _data, output = run_compiler(command, text.encode(), environment, limit, limit, walls)
     printed = output.decode(errors="replace").removeprefix(_STARTED)
     if not printed.startswith(_BUILT):
-        first = next((line for line in printed.splitlines() if "error" in line or "cannot find" in line), printed[:200])
+        errors = (line for line in printed.splitlines() if "error" in line or "cannot find" in line)
+        first = next(errors, printed)
         raise CompileFailed(f"{Path(compiler).name} builds no program with {_SANITIZERS[0]}: {first[:200]}")
     return printed.removeprefix(_BUILT)
 
