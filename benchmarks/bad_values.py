@@ -68,7 +68,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "show --json": ("PATH", "--b=NUMBER", "--p=NUMBER", "--interpretation=WORD"),
     "verify": ("PATH", "--candidate=PATH", "--tasks=PATH", "--rerun=NUMBER"),
     "merge": ("OUT", "PATH", "PATH"),
-    "explain": ("BAD", "PATH", "--policy=WORD", "--json"),
+    "explain": ("BAD", "PATH", "--policy=WORD", "--json", "--sanitize"),
     "agent": ("--model=nobody/BAD", "--tasks=PATH", "--turns=NUMBER", "--best-of=NUMBER"),
     "trajectories": ("PATH", "--out=OUT", "--best-of=NUMBER", "--min-reward=NUMBER"),
     "serve --port=0": ("--token-file=BAD", "--tasks=PATH"),

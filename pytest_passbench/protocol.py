@@ -45,6 +45,19 @@ MAX_FORMS = 64
 KIND_TENSOR, KIND_OTHER_TYPE, KIND_SCALAR, KIND_COUNT = 0, 1, 2, 3
 TEXT_BYTES = 1 << 15
 
+#: The shared page of a traced call, of 64-bit numbers. The first ones are these places, and all are 0 at first: the
+#: launch that began last (number of the plan and number in the plan, from 1 on), whether it is running, the memory
+#: around which it wrote (number from 1 on, and bytes behind its end or, below 0, before its start), and the signal
+#: that came: its number and code, the address, and 1 or 2 if that was read or written.
+TRACE_PLAN, TRACE_LAUNCH, TRACE_RUNNING, TRACE_MEMORY, TRACE_DISTANCE = range(5)
+TRACE_SIGNAL, TRACE_CODE, TRACE_ADDRESS, TRACE_ACCESS = range(5, 9)
+#: Behind them is a row for each memory that the launch works on. Its source and index name it in the plan. Its guard
+#: begins and ends at the outer two addresses, and it lies between the inner two.
+TRACE_HEAD, MAX_TRACED = 16, 256
+TRACE_ROW = ("source", "index", "guard_start", "start", "end", "guard_end")
+TRACE_SOURCES = ("argument", "buffer", "table")
+TRACE_BYTES = 8 * (TRACE_HEAD + MAX_TRACED * len(TRACE_ROW))
+
 DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
     "complex64", "complex128", "complex32", "uint16", "uint32", "uint64",

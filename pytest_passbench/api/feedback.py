@@ -45,8 +45,10 @@ IN_WORDS = {
 }
 """Each status but RAN in words."""
 
-#: A shape, or a dtype: the parts of a message in which subgraphs differ that fail for one cause.
-_VARIES = re.compile(r"\[[\d, ]*\]|\b(?:bfloat16|float\d+|complex\d+|u?int\d+|bool)\b")
+#: A shape, a dtype, or a crashed kernel's number: what differs in messages on subgraphs that fail for one cause.
+_VARIES = re.compile(
+    r"\[[\d, ]*\]|\b(?:bfloat16|float\d+|complex\d+|u?int\d+|bool)\b|(?<= = )-?\d\S*|\b\d+ bytes?\b"
+)
 #: An absolute path of two parts or more, but for its last part. An address of the web is none.
 _FOLDERS = re.compile(r"(?<![\w./:<])/(?:[^\s/:'\"()<>]+/)+")
 
@@ -145,6 +147,8 @@ def _worst(group: Sequence[Record]) -> Iterator[str]:
             keys.add(record.dtype)
             nearer = "; nearer to float64 than eager is" if record.nearer else ""
             yield f"  worst element ({line(record.dtype, 20)}): {line(record.arm.worst, 300)}{nearer}"
+            if record.arm.rounding:
+                yield f"  {line(record.arm.rounding, 500)}"
 
 
 def _further_sizes(right: Sequence[Record]) -> str:

@@ -21,7 +21,9 @@ HELP = """Read a candidate in a sandbox, screen and compile its kernels, and sho
 each TASK, also show its graphs with the lines that passes match, the launch plan of each match, and, of the passes
 that match nowhere, the nearest place and what was in the way. Equal subgraphs are shown once. With --all or
 --missed, list tasks instead: a line for each task that a pass matches, with how many of its subgraphs are matched
-and by which pass, or for each that no pass matches, with the nearest miss. Nothing is judged, and no kernel is run.
+and by which pass, or for each that no pass matches, with the nearest miss. Nothing is judged, and no kernel is run
+but with --sanitize: then the C++ kernels of the matches run in a sandbox with the compiler's sanitizers, which name
+the line of an access out of bounds.
 The exit code is 1 if an error or a violation is shown, if no pass matches a task that is named, or if no task is
 listed."""
 
@@ -35,6 +37,8 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
                         "with --all or --missed also a folder of them (default: the installed tasks)")  # fmt: skip
     parser.add_argument("--subgraph", metavar="ID", help="only this subgraph of the task")
     parser.add_argument("--policy", choices=("kernels", "open"), default="kernels", help="default: kernels")
+    parser.add_argument("--sanitize", action="store_true", help="run the C++ kernels of the matches with ASan and "
+                        "UBSan, on memory of the plan's sizes")  # fmt: skip
     listing = parser.add_mutually_exclusive_group()
     listing.add_argument("--all", action="store_true", help="list the tasks that a pass matches")
     listing.add_argument("--missed", action="store_true", help="list the tasks that no pass matches")
@@ -52,7 +56,9 @@ def run(args: argparse.Namespace) -> int:
         return 0 if print_tasks(args.directory, args.tasks, args.suite, args.missed) else 1
     if args.suite:
         raise UserError("--suite chooses among tasks to list", remedy="add --all or --missed, or leave --suite out")
-    return _explain(args.directory, _named_tasks(args.tasks, args.subgraph), args.policy, args.json)
+    if args.sanitize and not args.tasks:
+        raise UserError("--sanitize runs the kernels of a task's matches", remedy="name a task")
+    return _explain(args.directory, _named_tasks(args.tasks, args.subgraph), args.policy, args.json, args.sanitize)
 
 
 def _named_tasks(words: Sequence[str], subgraph: str | None) -> list[Task]:
@@ -76,7 +82,7 @@ def only(task: Task, subgraph: str) -> Task:
     return replace(task, subgraphs=subgraphs)
 
 
-def _explain(directory: Path, tasks: Sequence[Task], policy: Any, as_json: bool) -> int:
+def _explain(directory: Path, tasks: Sequence[Task], policy: Any, as_json: bool, sanitize: bool) -> int:
     from pytest_passbench.api.explanation import render
     from pytest_passbench.core.escape import LINES, printable
     from pytest_passbench.judge.survey import survey
@@ -84,7 +90,7 @@ def _explain(directory: Path, tasks: Sequence[Task], policy: Any, as_json: bool)
     surveys: list[tuple[Task | None, Survey]] = []
     subjects: Sequence[Task | None] = tasks or [None]
     for task in subjects:
-        surveys.append((task, survey(directory, policy, task)))
+        surveys.append((task, survey(directory, policy, task, sanitize)))
         if not as_json:
             title = [f"{task.id}:"] if task is not None and len(tasks) > 1 else []
             print(printable("\n".join([*title, *render(task, surveys[-1][1])]), LINES))

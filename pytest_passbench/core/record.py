@@ -111,6 +111,7 @@ class ArmResult(Data, partial=True):
 
     ``status`` is one of :data:`STATUSES`; RAN does not mean that the answer is right. ``correct_from`` has for each
     output the smallest t at which it passes: BITWISE and NEVER are its ends (:mod:`pytest_passbench.core.ladder`).
+    ``rounding`` names the first operator whose half-precision rounding a wrong answer leaves out, if one explains it.
     ``error64`` has for each output the greatest absolute error against float64, ``greatest_ratio64`` and
     ``mean_ratio64`` the greatest and the mean error as ratios to eager's (docs/accuracy.md). They are empty if the
     graph has no float64 form. ``speed`` is None if nothing ran, or if the speed was not measured (then
@@ -128,6 +129,7 @@ class ArmResult(Data, partial=True):
     mean_ratio64: list[float] = field(default_factory=list)
     speed: Speed | None = None
     speed_note: str = ""
+    rounding: str = ""
 
     @property
     def first_correct(self) -> int:

@@ -210,6 +210,7 @@ def keep_earlier(record: Record, earlier: Record) -> None:
         arm.greatest_ratio64 = worst(arm.greatest_ratio64, before.greatest_ratio64)
         arm.mean_ratio64 = worst(arm.mean_ratio64, before.mean_ratio64)
         arm.worst = arm.worst or before.worst
+        arm.rounding = arm.rounding or before.rounding
         arm.output = arm.output or before.output  # what passes print is printed when they are read, once
     record.null_from = max(record.null_from, earlier.null_from)
     record.null_accurate = record.null_accurate and earlier.null_accurate

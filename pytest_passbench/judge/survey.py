@@ -1,7 +1,8 @@
 """The survey of a candidate without judging it (``passbench explain``), and the tasks that its passes match.
 
 Its passes are read in a sandbox, and its kernels are screened and compiled. With a task, the passes are also matched
-as data on the task's subgraphs, which gives their launch plans. No kernel is run.
+as data on the task's subgraphs, which gives their launch plans. No kernel is run,
+unless it is to be run with sanitizers.
 If this were merged with the session, a look at a candidate would need all that judging needs.
 """
 
@@ -27,6 +28,7 @@ from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.refusals import CompileFailed, located, rest
+from pytest_passbench.judge.builder.sanitized import sanitized
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.case import smallest
@@ -41,6 +43,7 @@ from pytest_passbench.protocol import READ, Order
 from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.limits import check_memory
 
+MAX_SANITIZED = 12  # plans of a task whose kernels are run with sanitizers
 TIMEOUT_SECONDS = 120.0  # for each answer of the reader
 
 
@@ -80,8 +83,10 @@ class Survey:
         return any(finding.severity in ("violation", "error") for finding in self.findings)
 
 
-def survey(path: Path, policy: Policy = "kernels", task: Task | None = None) -> Survey:
+def survey(path: Path, policy: Policy = "kernels", task: Task | None = None, sanitize: bool = False) -> Survey:
     """Survey a candidate, with plans for the matches of ``task`` if one is given.
+
+    With ``sanitize`` the C++ kernels of these plans are also run with the compiler's sanitizers.
 
     Raises UserError if the folder is not a candidate, or if no sandbox starts.
     """
@@ -95,7 +100,10 @@ def survey(path: Path, policy: Policy = "kernels", task: Task | None = None) -> 
     try:
         directories = candidate.directories if task is None else filter(None, [candidate.passes_for(task.id)])
         for passes in directories:
-            _Looker(candidate, passes, readings, result).look(task)
+            looker = _Looker(candidate, passes, readings, result)
+            looker.look(task)
+            if sanitize:
+                looker.sanitize(walls)
     finally:
         readings.close()
     return result
@@ -187,6 +195,19 @@ class _Looker:
         if answer.mismatch is not None:
             message = f"{subgraph}: {answer.mismatch.message}"
             self._add(Finding("plan", "shape", "error", message, named(f"{name}.py", self._folder)))
+
+    def sanitize(self, walls: sandbox.Walls) -> None:
+        """Run the C++ kernels of the first plans with sanitizers, and add what they report. A line counts once."""
+        plans = {repr(match.plan): match for match in reversed(self._survey.plans)}
+        for match in list(plans.values())[::-1][:MAX_SANITIZED]:
+            try:
+                for run in sanitized(match.plan, walls):
+                    for error in located(CompileFailed("", run.source, run.errors), self._passes.path, match.name):
+                        file = named(error.file or f"{match.name}.py", self._folder)
+                        text = "\n".join([error.generated + error.text, error.excerpt])
+                        self._add(Finding("kernel", "sanitize", "error", text, file, error.line))
+            except CompileFailed as failure:
+                self._add(Finding("kernel", "sanitize", "error", failure.message, named("", self._folder)))
 
     def _plan(self, planner: Planner, reports: tuple[dict[str, Any], ...], task: Task) -> None:
         """Match the passes on a task's subgraphs in a sandbox, with inputs of zeros. No kernel is run."""

@@ -11,7 +11,9 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from pytest_passbench.core.record import Record
+from pytest_passbench.core.device import is_cuda
+from pytest_passbench.core.record import RAN, Record
+from pytest_passbench.judge import crashes, roundings
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
@@ -28,7 +30,7 @@ from pytest_passbench.judge.measure.allowance import Allowance
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.results import Writer, pass_reports, speed_of
-from pytest_passbench.judge.verify.checker import Checker, LateReference
+from pytest_passbench.judge.verify.checker import Checker, LateReference, WrongCall
 from pytest_passbench.protocol import Order
 from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import Arms, measure
@@ -40,6 +42,7 @@ MAX_PROBES = 20
 LONG_CALL_SECONDS, VERY_LONG_CALL_SECONDS = 4e-3, 40e-3  # cold caches change such calls little
 REFERENCES = 1  # probes that are compared with float64. Of later calls, chance decides
 PROBE_SHARE = 0.25  # of later probes that are verified
+SANITIZED = crashes.SanitizedLines()  # of all cases, since most crash in the same line
 SETTLED = 0.9  # of the time seen before. A slower probe shows that calls no longer get faster
 MIN_BLOCK_SHARE = 0.7  # of the length of a measured block, for the last probe
 
@@ -78,6 +81,7 @@ class Trial:
     def __post_init__(self) -> None:
         self.writer = Writer(self.record, self.planners, self.auditor, self.last)
         self._templates = Templates(self)
+        self._miss: WrongCall | None = None
 
     def judge(self) -> None:
         """Judge the case. Failures of arms go into the record and raise nothing. Raises HarnessFault."""
@@ -93,11 +97,21 @@ class Trial:
                 for planner in self.planners.values():
                     planner.reader.freeze()
             self._run()
+            self._explain_rounding()
             self._templates.keep()
         finally:
             self.auditor.note(self.record)
             with bench.phases("end"):
                 self._templates.close()
+
+    def _explain_rounding(self) -> None:
+        """Write which operator's rounding a wrong answer in half precision leaves out, if that explains it."""
+        bench, order, arm = self.bench, self.orders[EAGER], self.record.arm
+        wrong = arm.status == RAN and arm.first_correct > bench.tolerance
+        if self._miss is None or not wrong or self.earlier is not None or is_cuda(order.device):
+            return
+        with bench.alone(), bench.phases("audit"), bench.deadline.paused():
+            arm.rounding = roundings.explained(order, self.arms[EAGER], bench, self._miss)
 
     @property
     def eager_ran(self) -> bool:
@@ -141,6 +155,7 @@ class Trial:
             if checker.late is not None:
                 checker.late.close()
         self.writer.answers(checker, templates)
+        self._miss = checker.miss
 
     def _measure(self, clock: CpuClock, checker: Checker, per_call: Mapping[str, float], stopping: Stopping) -> None:
         """Measure the arms that are left, if any can be timed, and write their speeds."""
@@ -280,8 +295,20 @@ class Templates:
             self._reference_lost = True
             template.leave()
         else:
-            self._trial.writer.failed(failed.arm, failed.failure, template)
+            self._trial.writer.failed(failed.arm, self._explained(failed, template), template)
             template.close()
+
+    def _explained(self, failed: ArmFailed, template: Template) -> ArmFailure:
+        """Return a failure; the crash of a kernel with its launch and the likely cause."""
+        bench = self._trial.bench
+        if failed.arm not in self._trial.planners or failed.failure.status != "crash":
+            return failed.failure
+        with bench.phases("audit"), bench.deadline.paused():
+            with bench.alone():
+                failure = crashes.explained(failed.failure, template, bench.layout.slots)
+            if failure is not failed.failure:
+                failure.add(SANITIZED.of(template, self._trial.planners[failed.arm].root))
+            return failure
 
     def drop_wrong(self, arm: str) -> None:
         """End the template of an arm whose answers no criterion accepts, since its speed would not count."""

@@ -52,12 +52,14 @@ class Signature:
     """A function as it was declared.
 
     Kinds are "pointer", "dtype", "bool", "int8" to "uint64", "float32" and "float64"; a result may also be
-    "void". ``written`` holds the positions of pointers through which the kernel may write.
+    "void". ``written`` holds the positions of pointers through which the kernel may write. ``names`` are those of the
+    parameters, empty for one without.
     """
 
     result: str
     parameters: tuple[str, ...]
     written: frozenset[int] = frozenset()
+    names: tuple[str, ...] = ()
 
 
 def parse(source: str) -> dict[str, Signature]:
@@ -78,7 +80,7 @@ def parse(source: str) -> dict[str, Signature]:
             )
         kinds = tuple(_kind(parameter, name) for parameter in parameters)
         written = frozenset(index for index, words in enumerate(parameters) if _is_written(words))
-        signatures[name] = Signature(_kind(result, name, result=True), kinds, written)
+        signatures[name] = Signature(_kind(result, name, result=True), kinds, written, tuple(map(_name, parameters)))
     return signatures
 
 
@@ -132,6 +134,13 @@ def _is_written(words: _Words) -> bool:
     if "*" in words:
         return "const" not in words[: words.index("*")]
     return ("[" in words and "const" not in words) or words[:3] == ["pb", "::", "out"]
+
+
+def _name(words: _Words) -> str:
+    """Return the name of a parameter: the last word before an array's bracket, unless it ends the type."""
+    words = words[: words.index("[")] if "[" in words else words
+    plain = [word for word in words if word not in _QUALIFIERS]
+    return plain[-1] if len(plain) > 1 and plain[-1].isidentifier() and plain[-2] != "::" else ""
 
 
 def _kind(words: _Words, function: str, *, result: bool = False) -> str:

@@ -36,43 +36,49 @@ def steps(plan: Mapping[str, Any]) -> list[str]:
 
 def _allocated(content: Sequence[Any]) -> str:
     dtype, shape, _, fill = content
-    return f"{dtype} {shape}" + ("" if fill is None else f", filled with {_value(fill)}")
+    return f"{dtype} {shape}" + ("" if fill is None else f", filled with {value(fill)}")
 
 
 def _step(kind: str, content: Any, kernels: Sequence[Mapping[str, Any]]) -> str:
     """Return a step that allocates nothing."""
     match kind:
         case "launch":
-            return f"launch {_kernel(kernels[content[0]])}({', '.join(map(_value, content[1]))})"
+            return f"launch {kernel_name(kernels[content[0]])}({', '.join(map(value, content[1]))})"
         case "triton":
             number, grid, arguments, options = content
-            named = ", ".join(f"{name}={_value(value)}" for name, value in [*arguments, *options])
-            return f"launch {_kernel(kernels[number])}({named}) on a grid of {' x '.join(map(str, grid))}"
+            named = ", ".join(f"{name}={value(item)}" for name, item in [*arguments, *options])
+            return f"launch {kernel_name(kernels[number])}({named}) on a grid of {' x '.join(map(str, grid))}"
         case "tuned":
             ((launch, launch_text),) = content[0][-1].items()
             return f"{_step(launch, launch_text, kernels)}, the first of {len(content)} configurations"
         case "fill":
-            return f"fill {_value(content[0])} with {_value(content[1])}"
+            return f"fill {value(content[0])} with {value(content[1])}"
         case "copy":
-            return f"copy {_value(content[1])} to {_value(content[0])}"
+            return f"copy {value(content[1])} to {value(content[0])}"
         case _:
             name, arguments, keywords, _ = content
-            argument_texts = [*map(_value, arguments), *(f"{key}={_value(value)}" for key, value in keywords)]
+            argument_texts = [*map(value, arguments), *(f"{key}={value(item)}" for key, item in keywords)]
             return f"call {name}({', '.join(argument_texts)})"
 
 
-def _kernel(kernel: Mapping[str, Any]) -> str:
+def kernel_name(kernel: Mapping[str, Any]) -> str:
+    """Return the name of a kernel of a plan, by its JSON-ready data."""
     return str(kernel["cpp"][3] if "cpp" in kernel else json.loads(kernel["triton"])["name"])
 
 
-def _value(data: Any) -> str:
+def place(operand: Sequence[Any]) -> str:
+    """Return the place of an operand: ``b0+64`` for 64 bytes into the first buffer."""
+    source, index, offset = operand[:3]
+    return f"{_SOURCES[source]}{index}" + (f"+{offset}" if offset else "")
+
+
+def value(data: Any) -> str:
     """Return an argument of a step: an operand by its place, a constant as Python has it."""
     if isinstance(data, dict) and len(data) == 1:
         ((tag, content),) = data.items()
         if tag == "operand":
-            source, index, offset = content[:3]
-            return f"{_SOURCES[source]}{index}" + (f"+{offset}" if offset else "")
+            return place(content)
         return str(content)
     if isinstance(data, list):
-        return f"[{', '.join(map(_value, data))}]"
+        return f"[{', '.join(map(value, data))}]"
     return repr(data)

@@ -30,8 +30,10 @@ COLUMNS = 80
 INDENT = " " * 12
 """The indent of what stands beside a label."""
 
-#: The parts of a message in which subgraphs differ that fail for one cause: shapes and dtypes.
-OF_SUBGRAPH = re.compile(r"\[[\d, ]*\]|\b(?:bfloat16|float\d+|complex\d+|u?int\d+|bool)\b")
+#: What differs in messages on subgraphs that fail for one cause: shapes, dtypes, a crashed kernel's numbers.
+OF_SUBGRAPH = re.compile(
+    r"\[[\d, ]*\]|\b(?:bfloat16|float\d+|complex\d+|u?int\d+|bool)\b|(?<= = )-?\d\S*|\b\d+ bytes?\b"
+)
 
 NEARER = "nearer to float64 than eager"
 """Said of an answer that is further from eager's than t allows, and better."""
@@ -164,6 +166,7 @@ def _accuracy(record: Record) -> Iterator[tuple[str, str]]:
     arm = record.arm
     yield "outputs", ("" if set(arm.correct_from) == {NEVER} else _levels(record))
     yield "worst", arm.worst.replace(" (greatest error", "\n(greatest error")
+    yield "rounding", ("" if record.correct else arm.rounding)
     yield "accuracy", (NEARER if record.nearer else "")
     ratios = enumerate(zip(arm.greatest_ratio64, arm.mean_ratio64, strict=False))
     yield "float64", ", ".join(f"{i}: greatest error {a:.3g} of eager's, mean {b:.3g}" for i, (a, b) in ratios)

@@ -55,6 +55,9 @@ class Engine:
         #: Make so many calls of a block. Return 0 if there is no memory.
         self.block = library.passbench_block
         self.block.argtypes, self.block.restype = (_POINTER, ctypes.c_int64), ctypes.c_int
+        #: Have a kernel's signal noted in four words at this address. Return 0 if the handlers are refused.
+        self.note_faults = library.passbench_note_faults
+        self.note_faults.argtypes, self.note_faults.restype = (_POINTER,), ctypes.c_int
 
     def function(self, plan: PlanFields) -> Callable[..., None]:
         """Return a function that executes a plan. Its arguments are the addresses for the registers from 1 on.

@@ -1,6 +1,7 @@
 """The program of an arm for a subgraph: eager, a baseline compiler, the candidate's passes, or the graph in float64.
 
-The outputs in float64 show the errors of eager and of the candidate.
+The outputs in float64 show the errors of eager and of the candidate. The program ``roundings`` searches for
+the cause of a wrong answer.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pytest_passbench.core.record import PassReport
 from pytest_passbench.protocol import Order
 from pytest_passbench.rewrite.passes import Kernels, pass_of
 from pytest_passbench.rewrite.pipelines import BuiltGraph, build, build_baseline
+from pytest_passbench.runner.roundings import RoundingSearch
 from pytest_passbench.suite.build import build_graph
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
@@ -31,6 +33,8 @@ def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> Built
     if order.arm == "candidate":
         passes = [pass_of(item) for item in order.passes]
         return build(order.pipeline, module, passes, sample, kernels)
+    if order.arm == "roundings":
+        return BuiltGraph(RoundingSearch(module))
     if order.arm == "float64":
         return build_baseline("eager", in_float64(module, sample), sample)
     return build_baseline("eager" if order.arm == "eager" else f"{order.arm}-baseline", module, sample)

@@ -28,6 +28,7 @@ from pytest_passbench.protocol import Layout, Order, ProtocolError, receive, sen
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.pipelines import BuiltGraph
 from pytest_passbench.runner import memory
+from pytest_passbench.runner.engine import loaded
 from pytest_passbench.runner.kernels import AskedKernels
 from pytest_passbench.runner.native_code import NotNative
 from pytest_passbench.runner.native_graph import NativeBlock, native_graph
@@ -35,6 +36,7 @@ from pytest_passbench.runner.pages import MappedPages
 from pytest_passbench.runner.program import facts, prepare
 from pytest_passbench.runner.replay import Replayed, poison
 from pytest_passbench.runner.serve import EngineBlock, PythonBlock, serve
+from pytest_passbench.runner.trace import TracePage, call_traced, traced
 from pytest_passbench.runner.triton_kernels import KERNEL_MODULE
 from pytest_passbench.walls import harden, jit_code, seccomp
 from pytest_passbench.walls.confine import keep_own_names, reap
@@ -254,7 +256,8 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
             channel.close()
             harden.die_with_parent()
             jit_code.make_private(ready.code)
-            _become_runner(socket.socket(fileno=fds[0]), message, ready)
+            become = _trace if message["op"] == "trace" else _become_runner
+            become(socket.socket(fileno=fds[0]), message, ready, fds[1:])
         for fd in fds:
             os.close(fd)
         send(channel, {"forked": pid})
@@ -267,6 +270,26 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
     """
     try:
         _serve(channel, message, ready, shared)
+    finally:
+        os._exit(0)
+
+
+def _trace(channel: socket.socket, message: dict[str, Any], ready: Ready, shared: Sequence[int]) -> None:
+    """Call the program with traced launches, behind the walls of a measured process, and end this process.
+
+    ``shared`` has the descriptor of the page that tells the judge of them. The judge waits for the channel's end.
+    """
+    try:
+        os.dup2(ready.null, 1)
+        page = TracePage(shared[0], loaded())
+        harden.keep_descriptors(1, 2, channel.fileno())
+        plans = traced(ready.replayed, page)
+        if message["threads"] != torch.get_num_threads():
+            torch.set_num_threads(message["threads"])
+        if ready.filter is not None:
+            ready.filter.install(message["threads"])
+        with torch.no_grad():
+            call_traced(ready.call, ready.pages.slots[: message["calls"]], plans)
     finally:
         os._exit(0)
 

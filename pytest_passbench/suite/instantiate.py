@@ -44,9 +44,9 @@ def _normal(spec: TensorSpec, dtype: Any, generator: torch.Generator) -> torch.T
     single = torch.complex64 if dtype.is_complex else torch.float32
     wide = dtype if dtype in (torch.float64, torch.complex128) else single
     values = torch.randn(spec.shape, dtype=wide, generator=generator)
-    values = values * _finite(spec.std, 1.0) + (spec.mean if spec.mean is not None else 0.0)
+    values.mul_(_finite(spec.std, 1.0)).add_(spec.mean if spec.mean is not None else 0.0)
     if (spec.min is not None or spec.max is not None) and not dtype.is_complex:
-        values = values.clamp(spec.min, spec.max)
+        values.clamp_(spec.min, spec.max)
     return values.to(dtype)
 
 

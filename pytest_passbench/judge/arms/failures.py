@@ -43,6 +43,10 @@ class ArmFailure(Exception):
         self.findings, self.culprits = findings, culprits
         super().__init__(f"{status} in {phase}: {message}")
 
+    def add(self, text: str) -> None:
+        """Add a line to the message, unless it is empty."""
+        self.message += f"\n{text}" if text else ""
+
 
 def unexpected(error: Exception) -> ArmFailure:
     """Return the failure of an arm whose data caused an exception in the judge.

@@ -20,6 +20,9 @@ from pathlib import Path
 import numpy as np
 
 _POLL_SECONDS = 2e-5  # a sleeping process stops within this time
+STOP_SECONDS = 60.0
+"""A process that was stopped may have to run once more to stop. Where ten others are ready for its core, that took
+more than five seconds."""
 _MAX_FILE_BYTES = 1 << 16  # read of a file of /proc
 _INNER = re.compile(r"^NSpid:.*?(\d+)$", re.M)
 _RESIDENT, _SHARE = re.compile(rb"^\d+ (\d+)"), re.compile(rb"^Pss: +(\d+) kB$", re.M)
@@ -82,7 +85,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
         raise Gone(f"process {pid} ended") from error
 
 
-def wait_stopped(pid: int, limit: float = 5.0) -> None:
+def wait_stopped(pid: int, limit: float = STOP_SECONDS) -> None:
     """Wait until every thread of ``pid`` is stopped.
 
     Raises Gone if the process ended or does not stop within ``limit`` seconds.

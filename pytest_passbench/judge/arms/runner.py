@@ -33,8 +33,8 @@ from pytest_passbench.protocol import (
 from pytest_passbench.timing.rounds import MAX_NEW_PAGES
 
 LATE = "the runner did not start"
-#: For a runner to stop, and if its candidate has no time left.
-STOP_SECONDS, LATE_STOP_SECONDS = 5.0, 0.5
+LATE_STOP_SECONDS = 0.5
+"""For a runner to stop if its candidate has no time left."""
 _SO_RCVTIMEO_FORM = struct.Struct("@ll")
 
 
@@ -136,7 +136,7 @@ class Runner:
             answer = self._poll(patience) if self.polling else channel.recv(DONE.size)
             os.kill(pid, signal.SIGSTOP)
             end = time.perf_counter_ns()
-            self.watch.wait_stopped(min(STOP_SECONDS, patience + LATE_STOP_SECONDS))
+            self.watch.wait_stopped(min(processes.STOP_SECONDS, patience + LATE_STOP_SECONDS))
             cpu = processes.cpu_seconds(clock) - cpu
             before, self._memory = self._memory, self.watch.memory()
         except BlockingIOError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 import socket
@@ -21,10 +22,11 @@ from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import LATE, Runner
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
 from pytest_passbench.judge.scratch import sealed
-from pytest_passbench.protocol import ProtocolError, send
+from pytest_passbench.protocol import TRACE_BYTES, ProtocolError, send
 
 MAX_REQUESTS = 256  # for launch plans, by one program
 REAP_SECONDS = 1.0  # for a template to say how its runner ended
+TRACE_SECONDS = 10.0  # for the process that makes traced calls
 _NOT_BUILT = "not built"
 
 
@@ -106,6 +108,7 @@ class Template:
         self.findings: list[Finding] = []
         self.untuned: set[str] = set()  # names of passes
         self.plans: dict[str, tuple[str, ...]] = {}  # by pass, in words; of its first match
+        self.planned: list[tuple[str, dict[str, Any]]] = []  # the name of the pass and the plan, for each request
         self._fruitful: set[str] = set()
 
     def wait(self, planner: Answering | None = None) -> dict[str, Any]:
@@ -154,6 +157,7 @@ class Template:
             self.findings += [finding for finding in answer.findings if finding not in self.findings]
             self.untuned.update(answer.untuned)
             self.plans.setdefault(str(built["request"]["name"]), answer.steps)
+            self.planned.append((str(built["request"]["name"]), answer.message.get("plan", {})))
             if answer.fruitful:
                 self._fruitful.add(str(built["request"]["name"]))
         raise ArmFailure("integrity", "build", "asks for launch plans without end, or has no passes to ask for")
@@ -171,7 +175,10 @@ class Template:
 
     def _how_it_ended(self) -> str:
         time.sleep(0.01)
-        return ending(self.arm.reap(), "the process that builds the candidate's program")
+        subject = "the process that builds the candidate's program"
+        if processes.alive(self.pid):
+            return f"{subject} does not stop"
+        return ending(self.arm.reap(), subject)
 
     def pin(self, core: int) -> None:
         """Have the template fork on ``core``. Templates on cores of their own do not wait for each other."""
@@ -289,6 +296,32 @@ class Template:
         except (ProtocolError, TimeoutError, Gone):
             return 0
         return last_signal(message)
+
+    def trace(self, calls: int) -> bytes | None:
+        """Have ``calls`` calls made in a process of their own that traces the launches of C++ kernels.
+
+        Return the page that tells of them (:data:`~pytest_passbench.protocol.TRACE_BYTES`), of which nothing is
+        checked; None if the process can't be had, or does not end in :data:`TRACE_SECONDS`.
+        """
+        page = os.memfd_create("trace", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        parent_end, child_end = socket_pair()
+        try:
+            os.ftruncate(page, TRACE_BYTES)
+            fcntl.fcntl(page, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+            message = {"op": "trace", "threads": self.arm.settings.threads, "calls": calls}
+            self._channel.settimeout(TRACE_SECONDS)
+            send(self._channel, message, (child_end.fileno(), page))
+            child_end.close()
+            processes.go_on(self.pid)
+            self.forked()
+            parent_end.settimeout(TRACE_SECONDS)
+            return None if parent_end.recv(1) else os.pread(page, TRACE_BYTES, 0)
+        except (ProtocolError, Gone, OSError, ArmFailure):
+            return None
+        finally:
+            child_end.close()
+            parent_end.close()
+            os.close(page)
 
     def output(self) -> str:
         """Return the first :data:`MAX_OUTPUT_BYTES` that the arm printed, with control characters escaped."""

@@ -10,7 +10,7 @@ import contextlib
 import os
 import time
 
-from pytest_passbench.judge.arms.processes import Gone, threads
+from pytest_passbench.judge.arms.processes import STOP_SECONDS, Gone, threads
 
 _MAX_FILE_BYTES = 1024
 _MINOR_FAULTS, _THREADS, _RESIDENT = 7, 17, 21  # indices of the fields of ``stat`` after the process's name
@@ -112,7 +112,7 @@ class Watch:
                     raise
         return whole
 
-    def wait_stopped(self, limit: float = 5.0) -> None:
+    def wait_stopped(self, limit: float = STOP_SECONDS) -> None:
         """Wait until all its threads are stopped. Raises Gone if they are not within ``limit`` seconds.
 
         Each thread stops by itself.

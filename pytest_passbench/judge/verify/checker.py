@@ -10,6 +10,7 @@ import math
 import random
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -20,7 +21,7 @@ from pytest_passbench.core.record import RAN
 from pytest_passbench.core.reference import ReferenceOutput, references
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
-from pytest_passbench.judge.arms.names import EAGER, FLOAT64
+from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, FLOAT64
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch, Inputs
@@ -31,6 +32,7 @@ from pytest_passbench.judge.verify.standing import Standing
 from pytest_passbench.protocol import Layout
 from pytest_passbench.timing.measurement import FEWEST_PAIRS
 
+HALVES = (torch.bfloat16, torch.float16)
 MAX_SECONDS = 0.001  # expected, of all later references of a subgraph
 EXPECTED_CALLS = 16  # that are verified after the probe
 NULL_CALLS = 2  # that null answers are tried on
@@ -38,6 +40,14 @@ NULL_CALLS = 2  # that null answers are tried on
 #: longer than so many seconds. Each further stretch of a pair, as long as the first, adds the least number. An arm
 #: can't know which calls they are, so late cheating is seen too.
 MIN_VERIFIED, MAX_VERIFIED, MAX_VERIFY_SECONDS = 1 / 3, 1.5, 0.004
+
+
+@dataclass(frozen=True)
+class WrongCall:
+    """A call whose half-precision answer is not correct at t: its inputs and the candidate's outputs."""
+
+    inputs: Sequence[torch.Tensor]
+    answer: Sequence[torch.Tensor]
 
 
 class LateReference:
@@ -128,6 +138,8 @@ class Checker:
         self.standings: dict[str, Standing] = {}
         self.eager_errors: list[float] = []
         self.null_from, self.null_accurate = NEVER, True
+        #: The first call in which the candidate's answer in half precision was not correct at t.
+        self.miss: WrongCall | None = None
         #: An answer with an input left out is as accurate as eager's.
         self.accepts_left_out = False
         #: Eager in float64 for some of the calls after the probe, if there is one; and the seconds of judging by one.
@@ -185,6 +197,8 @@ class Checker:
                 with blaming(arm):
                     verdict = compare(expected, outputs[arm], self._tolerance, self._names(len(expected)))
                     self._look_at_memory(runner, call, sharing, outputs[arm], values, verdict)
+                if arm == CANDIDATE and self.miss is None and verdict.worst and not self._mutated:
+                    self._note_miss(values, outputs[arm])
                 standing = self.standings.setdefault(arm, Standing())
                 standing.add(verdict)
                 standing.stability.add(verdict.correct_from, expected, outputs[arm], self._tolerance)
@@ -192,6 +206,11 @@ class Checker:
         exact = outputs.get(FLOAT64) or self._late_outputs(values, levels, referenced)
         if exact is not None:
             self._note_accuracy(exact, outputs, values, levels)
+
+    def _note_miss(self, values: list[torch.Tensor], outputs: Sequence[Output]) -> None:
+        answer = [output.value for output in outputs if output.value is not None]
+        if len(answer) == len(outputs) and any(value.dtype in HALVES for value in answer):
+            self.miss = WrongCall(values, answer)
 
     def _late_outputs(
         self, values: list[torch.Tensor], levels: Mapping[str, Sequence[int]], always: bool

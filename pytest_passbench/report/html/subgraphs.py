@@ -163,6 +163,7 @@ def _texts(record: Record) -> list[tuple[str, str]]:
         (where, "" if nearest else arm.message),
         ("why no pass matched", nearest),
         ("greatest error", arm.worst),
+        ("rounding", arm.rounding),
         ("speed", arm.speed_note),
         ("printed", arm.output),
     ]

@@ -1,13 +1,16 @@
 // The engine: it makes the allocations, copies and launches of launch plans, and whole blocks of calls, without Python.
+// It also notes the signals of a traced call.
 //
 // A plan is a list of words. Each step is its kind, the number of words that follow it, and these words. Memory is
 // named by registers, which hold addresses. Register 0 always holds 0, so that a number is an operand too.
 // ``runner/native_code.py`` writes the words, and ``runner/engine.py`` has the structures.
 
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <ucontext.h>
 #include <utility>
 
 namespace {
@@ -166,6 +169,22 @@ struct Definition {
   const char *documentation;
 } definition = {"launch_plan", run, 0x0080, nullptr};  // METH_FASTCALL
 
+// Of a traced call alone: signal, code, address, and 1 for a read or 2 for a write, if that is known.
+volatile word *faults = nullptr;
+alignas(64) byte handler_stack[1 << 16];  // the kernel's own may have run over
+
+void note_fault(int number, siginfo_t *fault, void *context) {
+  if (faults[0]) return;
+  faults[1] = fault->si_code;
+  faults[2] = (word)fault->si_addr;
+#if defined(__x86_64__)
+  if (number == SIGSEGV) faults[3] = static_cast<ucontext_t *>(context)->uc_mcontext.gregs[REG_ERR] & 2 ? 2 : 1;
+#else
+  (void)context;
+#endif
+  faults[0] = number;
+}
+
 }  // namespace
 
 extern "C" {
@@ -178,6 +197,21 @@ void *passbench_function(void *plan) {
   void *function = PyCFunction_NewEx(&definition, self, nullptr);
   Py_DecRef(self);
   return function;
+}
+
+// From now on write to ``place`` which signal a kernel brings about, once. The signal then ends the process as ever.
+int passbench_note_faults(word *place) {
+  faults = place;
+  stack_t stack = {};
+  stack.ss_sp = handler_stack;
+  stack.ss_size = sizeof handler_stack;
+  if (sigaltstack(&stack, nullptr) != 0) return 0;
+  struct sigaction action = {};
+  action.sa_sigaction = note_fault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | (int)SA_RESETHAND;
+  for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
+    if (sigaction(number, &action, nullptr) != 0) return 0;
+  return 1;
 }
 
 // Make the calls of a block and describe their outputs. Return 0 if there is no memory.

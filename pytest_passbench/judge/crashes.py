@@ -1,0 +1,202 @@
+"""The launch in which a candidate's kernel ended a measured process, and its likely cause, in words.
+
+A template traces the calls again, and a page tells of the launch and of what it touched. A kernel could have written
+that page, so it is read as numbers that name parts of the judge's own copy of the plan. No verdict depends on it. If
+this were merged with the results, a crash could not be explained to ``passbench explain``.
+"""
+
+from __future__ import annotations
+
+import signal
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_passbench.core.escape import line
+from pytest_passbench.core.plurals import counted
+from pytest_passbench.judge.arms.failures import ArmFailure, is_fault
+from pytest_passbench.judge.arms.sandbox import Walls
+from pytest_passbench.judge.arms.template import Template
+from pytest_passbench.judge.builder.refusals import CompileFailed
+from pytest_passbench.judge.builder.refusals import explained as in_words
+from pytest_passbench.judge.builder.sanitized import sanitized
+from pytest_passbench.kernels import signatures
+from pytest_passbench.kernels.toolchain import CompileError
+from pytest_passbench.plans.words import kernel_name, place, value
+from pytest_passbench.protocol import (
+    MAX_TRACED,
+    TRACE_ACCESS,
+    TRACE_ADDRESS,
+    TRACE_BYTES,
+    TRACE_CODE,
+    TRACE_DISTANCE,
+    TRACE_HEAD,
+    TRACE_LAUNCH,
+    TRACE_MEMORY,
+    TRACE_PLAN,
+    TRACE_ROW,
+    TRACE_RUNNING,
+    TRACE_SIGNAL,
+    TRACE_SOURCES,
+)
+
+MAX_SANITIZED = 2  # plans of a program whose kernels are run with sanitizers
+MAX_ARGUMENTS = 16  # of a launch that are told
+_KERNEL_CODE = 0x80  # of a signal that is not about an address: it is no address, or not aligned
+_NULL_PAGE = 1 << 16  # addresses below this are a null pointer and an index
+_ACCESS = {1: "reads", 2: "writes"}
+_CAUSES: dict[int, str] = {
+    signal.SIGFPE: "divides an integer by zero?",
+    signal.SIGILL: "uses an instruction that this processor lacks, or ran into __builtin_trap?",
+    signal.SIGABRT: "calls abort, throws an exception, or has spoilt the memory of malloc?",
+}
+
+
+@dataclass(frozen=True)
+class CrashSite:
+    """The launch that ended a process: its number among the ``count`` launches of a plan, from 1 on, and the cause.
+
+    ``arguments`` are in words, a line for each. ``cause`` is empty if there is no likely one.
+    """
+
+    name: str
+    kernel: str
+    number: int
+    count: int
+    arguments: tuple[str, ...]
+    cause: str
+
+    def __str__(self) -> str:
+        where = f"in {self.kernel}, launch {self.number} of {self.count} of pass {self.name}"
+        first = f"{where}: {self.cause}" if self.cause else where
+        return "\n".join([first, *(f"  {text}" for text in self.arguments)])
+
+
+def explained(failure: ArmFailure, template: Template, calls: int) -> ArmFailure:
+    """Return the crash of a measured process with the launch in which it comes, if a traced call shows that.
+
+    ``calls`` are the calls on whose inputs it may come.
+    """
+    plans = [(name, plan) for name, plan in template.planned if _launches(plan)]
+    if failure.status != "crash" or is_fault(failure) or template.arm.settings.on_device or not plans:
+        return failure
+    page = template.trace(calls)
+    site = None if page is None else crash_site(page, template.planned)
+    if site is None:
+        names = " or ".join(dict.fromkeys(line(name) for name, _plan in plans))
+        text = f"in a kernel of pass {names}; it did not come again in traced calls, and depends on what ran before?"
+    else:
+        text = str(site)
+    return ArmFailure("crash", failure.phase, f"{failure.message} {text}", failure.findings, failure.culprits)
+
+
+class SanitizedLines:
+    """The first line of a kernel's text that sanitizers complain of, for each text that has crashed so far."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def of(self, template: Template, folder: Path) -> str:
+        """Return the first report on the plans of a template, with its place in ``folder``; "" if there is none."""
+        plans = [(name, plan) for name, plan in template.planned if _launches(plan)]
+        for name, plan in plans[:MAX_SANITIZED]:
+            key = f"{folder} {name} {plan['kernels']}"
+            if key not in self._texts:
+                self._texts[key] = _first_report(plan, template.arm.settings.walls, folder, name)
+            if self._texts[key]:
+                return self._texts[key]
+        return ""
+
+
+def _first_report(plan: Mapping[str, Any], walls: Walls, folder: Path, name: str) -> str:
+    try:
+        for run in sanitized(plan, walls):
+            if run.errors:
+                return in_words(CompileFailed("", run.source, run.errors[:1]), folder, name)
+    except (CompileFailed, CompileError, TimeoutError):
+        pass  # the message stays as it is: `passbench explain --sanitize` says what is missing
+    return ""
+
+
+def crash_site(page: bytes, planned: Sequence[tuple[str, Mapping[str, Any]]]) -> CrashSite | None:
+    """Return the launch that a page tells of, if it ended its process. None too for a page that names no launch."""
+    if len(page) != TRACE_BYTES:
+        return None
+    words = struct.unpack(f"<{TRACE_BYTES // 8}q", page)
+    plan_number, launch_number = words[TRACE_PLAN] - 1, words[TRACE_LAUNCH] - 1
+    if not (words[TRACE_RUNNING] and 0 <= plan_number < len(planned)):
+        return None
+    name, plan = planned[plan_number]
+    launches = _launches(plan)
+    if not 0 <= launch_number < len(launches):
+        return None
+    number, (kernel, arguments) = launches[launch_number]
+    return CrashSite(
+        line(name),
+        line(kernel_name(plan["kernels"][kernel])),
+        number,
+        sum(bool(step.keys() & {"launch", "triton", "tuned"}) for step in plan["steps"]),
+        tuple(_arguments(plan, kernel, arguments)),
+        _cause(words),
+    )
+
+
+def _launches(plan: Mapping[str, Any]) -> list[tuple[int, Any]]:
+    """Return the launches of C++ kernels with their numbers among all launches, from 1 on."""
+    kinds = [
+        kind for step in plan.get("steps", ()) for kind in step.items() if kind[0] in ("launch", "triton", "tuned")
+    ]
+    return [(number, content) for number, (kind, content) in enumerate(kinds, 1) if kind == "launch"]
+
+
+def _arguments(plan: Mapping[str, Any], kernel: int, arguments: Sequence[Any]) -> Iterator[str]:
+    """Yield the arguments of a launch by the names of their parameters, with dtype and shape."""
+    source, _flags, _openmp, function = plan["kernels"][kernel]["cpp"]
+    try:
+        names = signatures.parse(source)[function].names
+    except (CompileError, KeyError):
+        names = ()
+    for position, argument in enumerate(arguments[:MAX_ARGUMENTS]):
+        name = names[position] if position < len(names) and names[position] else f"argument {position + 1}"
+        yield line(f"{name} = {_argument(argument)}")
+    if len(arguments) > MAX_ARGUMENTS:
+        yield f"and {counted(len(arguments) - MAX_ARGUMENTS, 'more argument')}"
+
+
+def _argument(argument: Any) -> str:
+    if isinstance(argument, dict) and "operand" in argument:
+        _source, _index, _offset, dtype, shape, _strides = argument["operand"]
+        return f"{place(argument['operand'])}: {dtype} {list(shape)}"
+    return value(argument)
+
+
+def _cause(words: Sequence[int]) -> str:
+    """Return the likely cause, as a question."""
+    rows = [words[at : at + len(TRACE_ROW)] for at in range(TRACE_HEAD, len(words), len(TRACE_ROW))]
+    if 0 < words[TRACE_MEMORY] <= MAX_TRACED:
+        return _beyond("writes", rows[words[TRACE_MEMORY] - 1], words[TRACE_DISTANCE])
+    number, address = words[TRACE_SIGNAL], words[TRACE_ADDRESS]
+    if number not in (signal.SIGSEGV, signal.SIGBUS):
+        return _CAUSES.get(number, "")
+    if words[TRACE_CODE] == _KERNEL_CODE:
+        return "uses an address that is none, or that is not aligned as a vector instruction needs it?"
+    access = _ACCESS.get(words[TRACE_ACCESS], "reads or writes")
+    for row in rows:
+        _source, _index, guard_start, start, end, guard_end = row
+        if guard_start <= address < start:
+            return _beyond(access, row, address - start)
+        if end <= address < guard_end:
+            return _beyond(access, row, address - end + 1)
+    if 0 <= address < _NULL_PAGE:
+        return f"{access} through a null pointer?"
+    return f"{access} far from all of its arguments: an index that is far outside, or a stack that ran over?"
+
+
+def _beyond(access: str, row: Sequence[int], distance: int) -> str:
+    """Return that a kernel goes ``distance`` bytes behind a memory's end or, if that is below 0, before its start."""
+    source, index = row[0], row[1]
+    which = f"{TRACE_SOURCES[source][0]}{index}" if 0 <= source < len(TRACE_SOURCES) else "an argument"
+    side = "past the end" if distance > 0 else "before the start"
+    return f"{access} {side} of {which}? (at least {counted(abs(distance), 'byte')} beyond it)"

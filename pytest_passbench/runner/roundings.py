@@ -1,0 +1,176 @@
+"""The search for the operators whose half-precision roundings an answer leaves out. No candidate's code runs here.
+
+Eager rounds the result of every operator. Each variant of the graph keeps some results in float32 in place of that.
+The search looks for the variant whose outputs differ from an answer in the fewest elements.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_aggregate
+
+HALVES = (torch.bfloat16, torch.float16)
+SECONDS = 1.5  # of a search
+SWEEPS = 3
+BETTER = 0.98  # of the differing elements before, for another set of roundings
+_CASTS = ("half", "bfloat16")
+
+
+class RoundingSearch:
+    """The search on one call. It is called with the graph's inputs, followed by an answer's outputs.
+
+    The result is one tensor of int64: the elements in which the answer differs from eager and from the best variant,
+    and the nodes of the graph (numbers from 0 on) that this variant does not round. A later call returns it again.
+    """
+
+    def __init__(self, module: GraphModule) -> None:
+        self._module = module
+        self._result = torch.zeros(2, dtype=torch.int64)
+        self._done = _changes_in_place(module)
+
+    def __call__(self, *values: torch.Tensor) -> tuple[torch.Tensor]:
+        """Return the result for these inputs and outputs."""
+        if not self._done:
+            self._done = True
+            count = sum(node.op == "placeholder" for node in self._module.graph.nodes)
+            self._result = torch.tensor(_search(self._module, values[:count], values[count:]))
+        return (self._result.clone(),)
+
+
+def _changes_in_place(module: GraphModule) -> bool:
+    names = (getattr(node.target, "__name__", str(node.target)) for node in module.graph.nodes)
+    return any(name.endswith("_") and not name.endswith("__") for name in names)
+
+
+def _search(module: GraphModule, inputs: Sequence[torch.Tensor], answer: Sequence[torch.Tensor]) -> list[int]:
+    """Return the elements of :class:`RoundingSearch`'s result."""
+    variants = Variants(module, inputs)
+    end, nodes = time.monotonic() + SECONDS, list(module.graph.nodes)
+
+    def differing(unrounded: Iterable[Node]) -> int:
+        return _differing(variants.outputs(frozenset(unrounded)), answer)
+
+    starts: list[set[Node]] = [set(), set(variants.rounded)]
+    results = [(differing(start), start) for start in starts]
+    eager = results[0][0]
+    results = [_improved(count, start, list(variants.rounded), differing, end) for count, start in results]
+    least, best = min(results, key=lambda result: (result[0], len(result[1])))
+    for node in variants.rounded:  # what makes no difference is taken for rounded
+        if node in best and time.monotonic() < end + SECONDS:
+            without = differing(best - {node})
+            if without <= least:
+                least, best = without, best - {node}
+    return [eager, least, *(number for number, node in enumerate(nodes) if node in best)]
+
+
+def _improved(
+    count: int, unrounded: set[Node], nodes: list[Node], differing: Callable[[Iterable[Node]], int], end: float
+) -> tuple[int, set[Node]]:
+    """Return the least number of differing elements and its set, by changing one node after the other."""
+    for _ in range(SWEEPS):
+        before = count
+        for node in nodes:
+            if time.monotonic() > end or count == 0:
+                return count, unrounded
+            other = unrounded ^ {node}
+            differing_now = differing(other)
+            if differing_now < BETTER * count:
+                count, unrounded = differing_now, other
+        if count == before:
+            break
+    return count, unrounded
+
+
+def _differing(outputs: Sequence[torch.Tensor], answer: Sequence[torch.Tensor]) -> int:
+    """Return the number of elements that differ. Two NaN are equal."""
+    pairs = [pair for pair in zip(outputs, answer, strict=True) if pair[0].dtype in HALVES]
+    return sum(int(((a != b) & ~(a.isnan() & b.isnan())).count_nonzero()) for a, b in pairs)
+
+
+class Variants:
+    """The variants of a graph on these inputs. ``rounded`` are the nodes whose result eager rounds, in order."""
+
+    def __init__(self, module: GraphModule, inputs: Sequence[torch.Tensor]) -> None:
+        self._module, self._inputs = module, inputs
+        self.rounded: dict[Node, torch.dtype] = {}
+        self._halves: set[Node] = set()  # nodes with a half-precision result in eager
+        eager: dict[Node, Any] = {}
+        for node in module.graph.nodes:
+            eager[node] = self._eager(node, eager)
+            if node.op in ("call_function", "call_method") and _is_half(eager[node]):
+                self._halves.add(node)
+                self._note(node, eager)
+        self._answers = _leaves(eager[next(node for node in module.graph.nodes if node.op == "output")])
+
+    def _note(self, node: Node, eager: dict[Node, Any]) -> None:
+        """Note a node as rounded if its result in float32 is not a number of its dtype in every element."""
+        value = eager[node]
+        wide = self._wide(node, eager)
+        if isinstance(value, torch.Tensor) and not torch.equal(wide.float(), value.float()):
+            self.rounded[node] = value.dtype
+
+    def outputs(self, unrounded: frozenset[Node]) -> list[torch.Tensor]:
+        """Return the outputs, of eager's dtypes, if the results of ``unrounded`` stay in float32."""
+        values: dict[Node, Any] = {}
+        wide: set[Node] = set()
+        for node in self._module.graph.nodes:
+            if node not in unrounded and wide.isdisjoint(node.all_input_nodes):
+                values[node] = self._eager(node, values)
+            elif node.op == "output":
+                values[node] = map_aggregate(
+                    node.args[0], lambda item: values[item] if isinstance(item, Node) else item
+                )
+            else:
+                result = self._wide(node, values)
+                narrow = node in self.rounded and node not in unrounded
+                values[node] = result.to(self.rounded[node]) if narrow else result
+                if not narrow and node in self._halves:
+                    wide.add(node)
+        results = _leaves(values[next(node for node in self._module.graph.nodes if node.op == "output")])
+        return [out.to(like.dtype) for out, like in zip(results, self._answers, strict=True)]
+
+    def _eager(self, node: Node, values: dict[Node, Any]) -> Any:
+        if node.op == "placeholder":
+            return self._inputs[len(values)]
+        args = map_aggregate(node.args, lambda item: values[item] if isinstance(item, Node) else item)
+        kwargs = map_aggregate(node.kwargs, lambda item: values[item] if isinstance(item, Node) else item)
+        return args[0] if node.op == "output" else _called(self._module, node, args, kwargs)
+
+    def _wide(self, node: Node, values: dict[Node, Any]) -> Any:
+        """Return a node's result with its operands in float32 and no cast to half precision."""
+        args, kwargs = (
+            map_aggregate(part, lambda item: _widened(values[item] if isinstance(item, Node) else item))
+            for part in (node.args, node.kwargs)
+        )
+        if node.op == "call_method" and node.target in _CASTS:
+            return args[0].float()
+        return _called(self._module, node, args, kwargs)
+
+
+def _called(module: GraphModule, node: Node, args: Any, kwargs: Any) -> Any:
+    if node.op == "get_attr":
+        return getattr(module, str(node.target))
+    function = node.target if callable(node.target) else None
+    return getattr(args[0], str(node.target))(*args[1:], **kwargs) if function is None else function(*args, **kwargs)
+
+
+def _widened(value: Any) -> Any:
+    """Return a half-precision tensor, or dtype, as float32, also within a sequence."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_widened, value))
+    if isinstance(value, torch.Tensor) and value.dtype in HALVES:
+        return value.float()
+    return torch.float32 if value in HALVES and isinstance(value, torch.dtype) else value
+
+
+def _is_half(value: Any) -> bool:
+    return any(isinstance(item, torch.Tensor) and item.dtype in HALVES for item in _leaves(value))
+
+
+def _leaves(value: Any) -> list[Any]:
+    return [leaf for item in value for leaf in _leaves(item)] if isinstance(value, (tuple, list)) else [value]

@@ -1,0 +1,204 @@
+"""Traced calls of a program whose kernels have ended a measured process: which launch is it, and what does it touch?
+
+Nothing here is timed. Each C++ kernel gets copies of the memory that its launch works on, between pages that cannot
+be read or written. A shared page tells the judge which launch began last, and how it ended. The kernel can write to
+that page too, so what stands there is data to the judge, and no verdict depends on it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+from pytest_passbench.plans.launch import Allocate, Launch, LaunchPlan, Operand, Operator
+from pytest_passbench.protocol import (
+    MAX_TRACED,
+    TRACE_BYTES,
+    TRACE_DISTANCE,
+    TRACE_HEAD,
+    TRACE_LAUNCH,
+    TRACE_MEMORY,
+    TRACE_PLAN,
+    TRACE_ROW,
+    TRACE_RUNNING,
+    TRACE_SIGNAL,
+    TRACE_SOURCES,
+)
+from pytest_passbench.runner.engine import Engine
+from pytest_passbench.runner.native_code import CppFunction
+from pytest_passbench.runner.pages import Slot
+from pytest_passbench.runner.replay import Replayed, replay
+
+GUARD_BYTES = 16 << 20  # of addresses alone
+MARK = 0xA5  # in the bytes between a guard and the memory, which is placed as the kernel's own is
+ALIGNMENT = 64
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+_libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_FAILED = ctypes.c_void_p(-1).value
+
+
+class TracePage:
+    """The page behind ``descriptor``, which the judge reads when this process has ended."""
+
+    def __init__(self, descriptor: int, engine: Engine | None) -> None:
+        self._memory = mmap.mmap(descriptor, TRACE_BYTES)
+        os.close(descriptor)
+        self._words = (ctypes.c_int64 * (TRACE_BYTES // 8)).from_buffer(self._memory)
+        if engine is not None:
+            engine.note_faults(ctypes.addressof(self._words) + 8 * TRACE_SIGNAL)
+
+    def begin(self, plan: int, launch: int, copies: Iterable[GuardedCopy]) -> None:
+        """Write which launch is about to begin (numbers from 0 on), and where the memory lies that it works on."""
+        words = self._words
+        words[TRACE_PLAN], words[TRACE_LAUNCH], words[TRACE_RUNNING] = plan + 1, launch + 1, 1
+        for number, copy in enumerate(list(copies)[:MAX_TRACED]):
+            row = TRACE_HEAD + number * len(TRACE_ROW)
+            for place, word in enumerate(copy.row(), row):
+                words[place] = word
+
+    def end(self, copies: Sequence[GuardedCopy]) -> None:
+        """Write that the launch has returned. If it wrote around a memory, write which one and end the process."""
+        for number, copy in enumerate(copies[:MAX_TRACED]):
+            distance = copy.written_around()
+            if distance:
+                self._words[TRACE_MEMORY], self._words[TRACE_DISTANCE] = number + 1, distance
+                os._exit(0)
+        self._words[TRACE_RUNNING] = 0
+
+
+class GuardedCopy:
+    """A copy of ``size`` bytes at ``address`` between two guards, close to the first or to the second one.
+
+    It lies as the original does, modulo :data:`ALIGNMENT`. Raises MemoryError.
+    """
+
+    def __init__(self, source: str, index: int, address: int, size: int, at_end: bool) -> None:
+        page = mmap.PAGESIZE
+        self._address, self._size = address, size
+        room = -(-(size + ALIGNMENT) // page) * page
+        self._bytes = room + 2 * GUARD_BYTES
+        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self._base = _libc.mmap(None, self._bytes, 0, private, -1, 0)
+        if self._base == _FAILED:
+            raise MemoryError("no room for a guarded copy")
+        self._first = self._base + GUARD_BYTES
+        self._last = self._first + room
+        _libc.mprotect(self._first, room, mmap.PROT_READ | mmap.PROT_WRITE)
+        ctypes.memset(self._first, MARK, room)
+        place = self._last - size if at_end else self._first + ALIGNMENT - 1
+        self.place = place - (place - address) % ALIGNMENT
+        ctypes.memmove(self.place, address, size)
+        self._source, self._index = source, index
+
+    def row(self) -> tuple[int, ...]:
+        """Return its words in the shared page."""
+        end = self._base + self._bytes
+        return (TRACE_SOURCES.index(self._source), self._index, self._base, self.place, self.place + self._size, end)
+
+    def written_around(self) -> int:
+        """Return how far beyond the memory's end the furthest byte was written, or below 0, before its start."""
+        end = self.place + self._size
+        behind = _marks(end, self._last - end)
+        if behind:
+            return 1 + behind[-1]
+        before = _marks(self._first, self.place - self._first)
+        return before[0] - (self.place - self._first) if before else 0
+
+    def put_back(self) -> None:
+        """Copy the contents to the original's place, and give the memory back."""
+        ctypes.memmove(self._address, self.place, self._size)
+        _libc.munmap(self._base, self._bytes)
+
+
+def _marks(address: int, size: int) -> list[int]:
+    """Return the places within ``size`` bytes at which the mark is gone."""
+    data = ctypes.string_at(address, size)
+    return [] if data == bytes([MARK]) * size else [place for place, byte in enumerate(data) if byte != MARK]
+
+
+@dataclass
+class TracedPlan:
+    """A plan whose launches of C++ kernels are traced, one call after another."""
+
+    number: int
+    plan: LaunchPlan
+    page: TracePage
+    at_end: bool = True
+    _begun: int = 0
+
+    def __post_init__(self) -> None:
+        self._launches = [step for step in self.plan.steps if isinstance(step, Launch)]
+        self._sizes = _sizes(self.plan)
+
+    def launch(self, kernel: Callable[..., None], *arguments: Any) -> None:
+        """Launch a kernel on guarded copies of its memory. Raises MemoryError."""
+        number = self._begun % len(self._launches)
+        self._begun += 1
+        copies: dict[tuple[str, int], GuardedCopy] = {}
+        moved = list(arguments)
+        for position, operand in enumerate(self._launches[number].arguments):
+            if not isinstance(operand, Operand) or not arguments[position]:
+                continue
+            key = (operand.source, operand.index)
+            if key not in copies:
+                address = arguments[position] - operand.offset
+                copies[key] = GuardedCopy(*key, address, self._sizes.get(key, 0), self.at_end)
+            moved[position] = copies[key].place + operand.offset
+        self.page.begin(self.number, number, copies.values())
+        kernel(*moved)
+        self.page.end(list(copies.values()))
+        for copy in copies.values():
+            copy.put_back()
+
+
+def _sizes(plan: LaunchPlan) -> dict[tuple[str, int], int]:
+    """Return the bytes of each memory of a plan, by source and index."""
+    sizes = {("argument", index): tensor.form.nbytes for index, tensor in enumerate(plan.tensors)}
+    sizes |= {("table", index): table.nbytes for index, table in enumerate(plan.tables)}
+    buffers = 0
+    for step in plan.steps:
+        results = step.results if isinstance(step, Operator) else ()
+        forms = (
+            [step.form] if isinstance(step, Allocate) else [item.form for item in results if _is_new(item, buffers)]
+        )
+        for form in forms:
+            sizes["buffer", buffers] = form.nbytes
+            buffers += 1
+    return sizes
+
+
+def _is_new(result: Operand, buffers: int) -> bool:
+    return result.source == "buffer" and result.index >= buffers
+
+
+def call_traced(call: Callable[..., Any], slots: Sequence[Slot], plans: Sequence[TracedPlan]) -> None:
+    """Call a program on each slot's inputs twice: memory lies close to the guard behind it, then to the other."""
+    for slot in slots:
+        for at_end in (True, False):
+            for plan in plans:
+                plan.at_end = at_end
+            call(*slot)
+
+
+def traced(replayed: Sequence[Replayed], page: TracePage) -> list[TracedPlan]:
+    """Have the launches of these plans traced in this process from now on, and return them."""
+    plans = []
+    for number, item in enumerate(replayed):
+        plan = TracedPlan(number, item.plan, page)
+        kernels = [_traced(plan, kernel) for kernel in item.kernels]
+        item.become(replay(item.plan, kernels, "cpu", item.sequence, (), item.written))
+        plans.append(plan)
+    return plans
+
+
+def _traced(plan: TracedPlan, kernel: Any) -> Any:
+    """Return a function that traces a launch of a C++ kernel. Triton's interpreter needs no trace."""
+    return partial(plan.launch, cast(Any, kernel)) if isinstance(kernel, CppFunction) else kernel
