@@ -43,7 +43,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "--between-runs",
         type=share,
         metavar="SHARE",
-        help="by how much two runs may differ for no reason of a candidate's, 0 to 1 (default: 0.12)",
+        help="by how much two runs of the same candidate may differ, 0 to 1 (default: 0.12)",
     )
     parser.set_defaults(run=run)
 
@@ -98,7 +98,10 @@ def _write(boards: Sequence[Board], path: Path) -> None:
     from pytest_passbench.core.files import write_text
     from pytest_passbench.report.board import page, texts
 
-    make = {".html": page.render, ".md": texts.as_markdown, ".csv": texts.as_csv, ".tex": texts.as_latex}
+    def as_page(boards: Sequence[Board]) -> str:
+        return page.render(boards, path.parent)
+
+    make = {".html": as_page, ".md": texts.as_markdown, ".csv": texts.as_csv, ".tex": texts.as_latex}
     write_text(path, make[path.suffix](boards))
 
 

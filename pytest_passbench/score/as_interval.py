@@ -62,6 +62,23 @@ def eager_terms(like: Terms) -> Terms:
     return {task: dict.fromkeys(group, Term(0.0, 0.0, 0.0, 0.0)) for task, group in like.items()}
 
 
+def mean_terms(parts: Sequence[Terms]) -> Terms:
+    """Return the mean of each subgraph's terms in several runs. Errors of runs are taken for independent."""
+    if len(parts) == 1:
+        return parts[0]
+    groups: dict[str, dict[str, list[Term]]] = {}
+    for part in parts:
+        for task, group in part.items():
+            for name, term in group.items():
+                groups.setdefault(task, {}).setdefault(name, []).append(term)
+    return {task: {name: _mean(same) for name, same in group.items()} for task, group in groups.items()}
+
+
+def _mean(same: Sequence[Term]) -> Term:
+    down, up = (hypot(*sides) / len(same) for sides in ([term.down for term in same], [term.up for term in same]))
+    return Term(fmean(term.log for term in same), down, up, fmean(term.slope for term in same))
+
+
 def score(row_terms: Terms, shared: float) -> Interval:
     """Return AS with its interval. ``shared`` is the log of what all speed-ups may be off by together."""
     every = [(1.0 / len(row_terms) / len(group), term) for group in row_terms.values() for term in group.values()]

@@ -1,13 +1,15 @@
-"""A board's charts, and boards as one HTML file that needs no network and no script.
+"""A board's charts, and boards as one HTML file that needs no network. Its script sorts and filters rows.
 
 As files the charts are made for a column of a paper: 3.4 inches wide, with letters of 8 points.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
@@ -19,6 +21,8 @@ from pytest_passbench.report.board import texts
 from pytest_passbench.report.board.standings import Board, RankedRow, when
 from pytest_passbench.report.board.texts import TITLE
 from pytest_passbench.report.drawing import Drawing, as_file, in_page
+from pytest_passbench.report.html.render import NAME as REPORT
+from pytest_passbench.report.html.render import source_hash
 from pytest_passbench.report.pdf import as_pdf
 
 INCHES, PIXELS = 3.4, 382.0  # of a column of most two-column formats: 12 pixels are 8 points
@@ -26,33 +30,60 @@ ES_PIXELS = 230.0
 MAX_ROWS = 12
 """The most rows in a chart; a board's best. More could not be told apart."""
 
-TEMPLATE = Path(__file__).with_name("page.html")
+TEMPLATE, SCRIPT = (Path(__file__).with_name(name) for name in ("page.html", "page.js"))
+ELSEWHERE = ("", "run", "runs", "content")
+"""The columns that the page has in a row's first cell."""
 
 
-def render(boards: Sequence[Board]) -> str:
-    """Return the page."""
+def render(boards: Sequence[Board], folder: Path | None = None) -> str:
+    """Return the page. Its links to reports and results are relative to ``folder``; without one there are none."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["plain"] = lambda text: line(str(text), 500)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
+    script = SCRIPT.read_text(encoding="utf-8")
     return template.render(
         title=TITLE,
-        boards=[_board(board, index) for index, board in enumerate(boards, 1)],
-        about=texts.ABOUT,
+        boards=[_board(board, index, folder) for index, board in enumerate(boards, 1)],
+        columns=texts.COLUMNS,
+        script=Markup(script),
+        script_hash=source_hash(script),
     )
 
 
-def _board(board: Board, index: int) -> dict[str, Any]:
+def _board(board: Board, index: int, folder: Path | None) -> dict[str, Any]:
     table = texts.rows_table(board, index)
+    for header in ELSEWHERE:
+        table = table.without(header) if header in table.headers else table
     return {
         "index": index,
+        "heading": texts.heading(board),
         "conditions": board.group.unusual,
-        "table": table,
-        "rows": list(zip(board.rows, table.rows, strict=True)),
+        "headers": table.headers,
+        "rows": [
+            {"kind": row.kind, "name": texts.name(row), "about": _about(row), "links": _links(row, folder),
+             "cells": list(zip(table.headers, cells, strict=True))}
+            for row, cells in zip(board.rows, table.rows, strict=True)
+        ],
         "remarks": texts.remarks(board),
         "details": texts.details(board),
         "files": [str(source.path) for source in board.group.sources],
         "charts": _charts(board, index),
-    }
+    }  # fmt: skip
+
+
+def _about(row: RankedRow) -> str:
+    """Return what tells a row from others of its name: its content, its newest run, and how many runs it has."""
+    runs = f"{len(row.each)} runs: AS {texts.spread(row)}" if len(row.each) > 1 else ""
+    return ", ".join(filter(None, [row.content, when(row), runs]))
+
+
+def _links(row: RankedRow, folder: Path | None) -> list[tuple[str, str]]:
+    """Return the files of a row's newest run that lie beside each other: their names for people, and their paths."""
+    if folder is None or not row.path:
+        return []
+    path = Path(row.path)
+    files = [("report", path.with_name(REPORT)), ("results", path)]
+    return [(text, quote(os.path.relpath(file, folder))) for text, file in files if file.is_file()]
 
 
 def _charts(board: Board, index: int) -> list[tuple[str, Markup]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from math import exp, log, log1p
+from math import log, log1p
 from typing import Literal
 
 from pytest_passbench.core.plurals import counted
@@ -14,10 +14,10 @@ from pytest_passbench.core.run import Run
 from pytest_passbench.report import run_text, tables
 from pytest_passbench.report.board.conditions import ComparableRuns, RunFile
 from pytest_passbench.score import board, es
-from pytest_passbench.score.as_interval import Contrast, Terms, contrast, eager_terms, score, terms
+from pytest_passbench.score.as_interval import Contrast, Terms, contrast, eager_terms, mean_terms, score, terms
 from pytest_passbench.score.interval import Interval
 from pytest_passbench.score.possible import ALL, Possible, with_total
-from pytest_passbench.score.subgraph import Judged
+from pytest_passbench.score.subgraph import NOT_JUDGED, Judged
 
 Kind = Literal["candidate", "baseline", "eager"]
 Real = Literal["yes", "no", "unresolved"]
@@ -35,7 +35,7 @@ DELTA = 0.02
 class Gap:
     """The ratio of the AS of the row above to that of the row that has this gap, and whether it is real.
 
-    ``one_run``: both rows are of one run. "no" means that the difference, whatever it is, is below the noise.
+    ``one_run``: both rows are of the same runs. "no" means that the difference, whatever it is, is below the noise.
     """
 
     above: str
@@ -46,7 +46,11 @@ class Gap:
 
 @dataclass(frozen=True)
 class RankedRow:
-    """A row of the board. Shares are in 0 .. 1; None means: not available. ``as_`` has the interval of measuring."""
+    """A row of the board. Shares are in 0 .. 1; None means: not available. ``as_`` has the interval of measuring.
+
+    One content that was judged in several whole runs is one row of all of them: ``each`` has the AS of each run, in
+    the order of time. ``started``, ``path`` and the counts are those of the newest.
+    """
 
     name: str
     kind: Kind
@@ -67,6 +71,7 @@ class RankedRow:
     gap: Gap | None = None
     passes: str = ""  # what passes a candidate has, in words
     effort: Mapping[str, int] = field(default_factory=dict)  # of a model: its samples, turns, attempts and tokens
+    each: tuple[float, ...] = ()
     letters: str = ""  # rows that share a letter do not differ as far as is known
 
     @property
@@ -85,24 +90,55 @@ class Board:
 
 
 @dataclass(frozen=True)
+class _Judgement:
+    """What one run says of a candidate or baseline: its subgraphs by agreement and by accuracy, by task."""
+
+    source: RunFile
+    name: str
+    kind: Kind
+    agreeing: Mapping[str, list[Judged]]
+    accurate: Mapping[str, list[Judged]]
+    content: str = ""
+    passes: str = ""
+    effort: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def terms(self) -> Terms | None:
+        """The terms of its AS."""
+        return terms(self.agreeing, self.source.run.score_settings)
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What the judgements of one row share. One in which subgraphs are missing has a row of its own."""
+        missing = any(item.status == NOT_JUDGED for group in self.agreeing.values() for item in group)
+        apart = self.source.run.digest if missing or self.terms is None else ""
+        return self.kind, self.name, self.content, apart
+
+
+@dataclass(frozen=True)
 class _UnrankedRow:
-    """A row before it has its place: its terms of AS, and what its run says of noise."""
+    """A row before it has its place: its terms of AS, and what its runs say of noise. Eager's has no run."""
 
     row: RankedRow
     terms: Terms | None
-    run: Run | None  # None for eager
+    runs: tuple[Run, ...]
     offset: float
 
 
 def standings(group: ComparableRuns, latest: bool = False, between: float = BETWEEN_RUNS) -> Board:
     """Return the board of a group of comparable runs.
 
-    ``latest``: of every candidate (by name) and baseline only the row of the newest run. ``between`` is what two runs
-    may differ by for no reason of a candidate's, as a share.
+    ``latest``: of every candidate (by name) and baseline only the newest run counts. ``between`` is what two runs of
+    the same candidate may differ by, as a share.
     """
-    entries = [entry for source in group.sources for entry in _entries(source)]
+    judgements = [judgement for source in group.sources for judgement in _judgements(source)]
+    judgements.sort(key=lambda item: item.source.run.started)
     if latest:
-        entries = _newest(entries)
+        judgements = list({(item.kind, item.name): item for item in judgements}.values())
+    shared: dict[tuple[str, ...], list[_Judgement]] = {}
+    for judgement in judgements:
+        shared.setdefault(judgement.identity, []).append(judgement)
+    entries = [_entry(same) for same in shared.values()]
     all_terms = [entry.terms for entry in entries if entry.terms is not None]
     entries.append(_eager(group.sources[0].run, all_terms))
     entries.sort(key=lambda entry: (-(entry.row.as_.ratio if entry.row.as_ else 0.0), entry.row.name))
@@ -140,48 +176,59 @@ def _letter(index: int) -> str:
     return last if index < 26 else _letter(index // 26 - 1) + last
 
 
-def _entries(source: RunFile) -> Iterable[_UnrankedRow]:
+def _judgements(source: RunFile) -> Iterable[_Judgement]:
     run = source.run
-    contents = {str(item.get("name")): str(item.get("content_hash", ""))[:8] for item in run.candidates}
-    passes = {str(item.get("name")): str(item.get("passes", "")) for item in run.candidates}
-    efforts = {str(item.get("name")): item.get("model", {}) for item in run.candidates}
+    described = {str(item.get("name")): item for item in run.candidates}
     for name in run.names:
-        judged = [board.tasks_of(run, name, criterion) for criterion in ("ladder", "fp64")]
-        entry = _entry(source, name, "candidate", contents.get(name, ""), judged, passes.get(name, ""))
-        yield replace(entry, row=replace(entry.row, effort=efforts.get(name, {})))
+        item = described.get(name, {})
+        agreeing, accurate = board.tasks_of(run, name, "ladder"), board.tasks_of(run, name, "fp64")
+        yield _Judgement(source, name, "candidate", agreeing, accurate, str(item.get("content_hash", ""))[:8],
+                         str(item.get("passes", "")), item.get("model", {}))  # fmt: skip
     for name in run.baselines:
-        judged = [board.baseline_of(run, name, criterion) for criterion in ("ladder", "fp64")]
-        yield _entry(source, name, "baseline", "", judged)
+        agreeing, accurate = board.baseline_of(run, name, "ladder"), board.baseline_of(run, name, "fp64")
+        yield _Judgement(source, name, "baseline", agreeing, accurate)
 
 
-def _entry(
-    source: RunFile, name: str, kind: Kind, content: str, by: Sequence[dict[str, list[Judged]]], passes: str = ""
-) -> _UnrankedRow:
-    """Return the row of a candidate or baseline; ``by`` has its subgraphs by agreement and by accuracy."""
-    run, settings = source.run, source.run.score_settings
-    (agreeing, accurate), offset = by, tables.offset(run)
-    row, precise = (board.row(name, tasks, settings) for tasks in (agreeing, accurate))
-    row_terms = terms(agreeing, settings)
+def _entry(judgements: Sequence[_Judgement]) -> _UnrankedRow:
+    """Return the row of one content's judgements, the newest last. Each of them has the same weight."""
+    newest = judgements[-1]
+    runs = tuple(item.source.run for item in judgements)
+    settings, offset = runs[-1].score_settings, max(map(tables.offset, runs))
+    agreeing, accurate = (_together([getattr(item, by) for item in judgements]) for by in ("agreeing", "accurate"))
+    row, precise = (board.row(newest.name, tasks, settings) for tasks in (agreeing, accurate))
+    count = board.row(newest.name, dict(newest.agreeing), settings)
+    all_terms = [item.terms for item in judgements]
+    row_terms = mean_terms([part for part in all_terms if part is not None]) if None not in all_terms else None
+    has_accuracy, candidate = all(run.has_accuracy for run in runs), newest.kind == "candidate"
+    records = [record for run in runs for record in _records(run, newest.name, newest.kind)]
     standing = RankedRow(
-        name=name,
-        kind=kind,
-        started=run.started,
-        content=content,
-        path=str(source.path),
+        name=newest.name,
+        kind=newest.kind,
+        started=runs[-1].started,
+        content=newest.content,
+        path=str(newest.source.path),
         as_=None if row_terms is None else score(row_terms, offset),
-        as_fp64=precise.scores.as_ if run.has_accuracy else None,
-        gmean=tables.interval(_records(run, name, kind), "candidate" if kind == "candidate" else name, run),
+        as_fp64=precise.scores.as_ if has_accuracy else None,
+        gmean=tables.interval(records, "candidate" if candidate else newest.name, runs[-1]),
         correct=row.correct,
-        correct_fp64=precise.correct if run.has_accuracy else None,
+        correct_fp64=precise.correct if has_accuracy else None,
         fast1=row.fast1,
-        subgraphs=row.subgraphs,
-        missing=row.missing,
+        subgraphs=count.subgraphs,
+        missing=count.missing,
         es=row.scores.es,
         possible=with_total([item for group in agreeing.values() for item in group]),
-        left_out=run.left_out(name) if kind == "candidate" else 0,
-        passes=passes,
+        left_out=runs[-1].left_out(newest.name) if candidate else 0,
+        passes=newest.passes,
+        effort=newest.effort,
+        each=tuple(score(part, 0.0).ratio for part in all_terms if part is not None),
     )
-    return _UnrankedRow(standing, row_terms, run, offset)
+    return _UnrankedRow(standing, row_terms, runs, offset)
+
+
+def _together(tasks: Sequence[Mapping[str, list[Judged]]]) -> dict[str, list[Judged]]:
+    """Return the subgraphs of several judgements, by task."""
+    names = dict.fromkeys(name for groups in tasks for name in groups)
+    return {name: [item for groups in tasks for item in groups.get(name, [])] for name in names}
 
 
 def _eager(run: Run, all_terms: Sequence[Terms]) -> _UnrankedRow:
@@ -192,7 +239,7 @@ def _eager(run: Run, all_terms: Sequence[Terms]) -> _UnrankedRow:
         EAGER, "eager", "", "", "", Interval(1.0, 1.0, 1.0), 1.0, exact, 1.0, 1.0, 1.0,
         sum(map(len, like.values())), 0, dict.fromkeys(steps, 1.0), {ALL: Possible(0.0, 0)},
     )  # fmt: skip
-    return _UnrankedRow(row, eager_terms(like), None, 0.0)
+    return _UnrankedRow(row, eager_terms(like), (), 0.0)
 
 
 def _gaps(entries: Sequence[_UnrankedRow], between: float) -> dict[tuple[int, int], Gap]:
@@ -205,12 +252,12 @@ def _gaps(entries: Sequence[_UnrankedRow], between: float) -> dict[tuple[int, in
 def _gap(upper: _UnrankedRow, lower: _UnrankedRow, comparisons: int, between: float) -> Gap | None:
     if upper.terms is None or lower.terms is None:
         return None
-    one_run = upper.run is lower.run or upper.run is None or lower.run is None
+    one_run = not upper.runs or not lower.runs or set(map(id, upper.runs)) == set(map(id, lower.runs))
     shared = upper.offset + lower.offset + (0.0 if one_run else log1p(between))
     difference = contrast(upper.terms, lower.terms, shared, comparisons)
     if difference is None:
         return None
-    deltas = [float(entry.run.noise.get("delta", DELTA)) for entry in (upper, lower) if entry.run is not None]
+    deltas = [float(run.noise.get("delta", DELTA)) for entry in (upper, lower) for run in entry.runs]
     return Gap(label(upper.row), difference, real(difference.ratio, max(deltas, default=DELTA)), one_run)
 
 
@@ -227,7 +274,7 @@ def real(ratio: Interval, delta: float) -> Real:
 
 
 def label(row: RankedRow) -> str:
-    """Return a row's name with the time of its run to the minute, and with what it is."""
+    """Return a row's name with the time of its newest run, and with what it is."""
     marks = [*filter(None, [what(row), when(row)])]
     return f"{row.name} ({', '.join(marks)})" if marks else row.name
 
@@ -238,30 +285,22 @@ def what(row: RankedRow) -> str:
 
 
 def when(row: RankedRow) -> str:
-    """Return the time of a row's run to the minute, or nothing for eager."""
-    return row.started[:16].replace("T", " ")
+    """Return the time of a row's newest run to the second, or nothing for eager."""
+    return row.started[:19].replace("T", " ")
 
 
 def _records(run: Run, name: str, kind: Kind) -> list[Record]:
     return run.of(name) if kind == "candidate" else run.beside(name)
 
 
-def _newest(entries: Iterable[_UnrankedRow]) -> list[_UnrankedRow]:
-    newest: dict[tuple[str, str], _UnrankedRow] = {}
-    for entry in sorted(entries, key=lambda entry: entry.row.started):
-        newest[entry.row.kind, entry.row.name] = entry
-    return list(newest.values())
-
-
 def _notes(group: ComparableRuns, entries: Sequence[_UnrankedRow], between: float) -> Iterable[str]:
-    runs = [entry.run for entry in entries if entry.run is not None]
+    runs = [run for entry in entries for run in entry.runs]
     sources = [source for source in group.sources if any(source.run is run for run in runs)]
     if len(sources) > 1:
         yield (
-            f"Rows of different runs may differ by {100 * between:g} % for no reason of a candidate's "
-            "(docs/board.md), and the interval of their difference has that. In one run smaller differences show."
+            f"The same candidate, judged in two runs, may differ by {100 * between:g} % (docs/board.md): the "
+            "interval of a difference between different runs includes that. In one run smaller differences show."
         )
-    yield from _repeated(entries)
     for source in sources:
         run, about = source.run, f"{source.path}: "
         if run.interrupted:
@@ -277,25 +316,11 @@ def _notes(group: ComparableRuns, entries: Sequence[_UnrankedRow], between: floa
             b = group.sources[0].run.score_settings.b
             lacking = counted(entry.row.missing, "subgraph was", "subgraphs were")
             yield f"{label(entry.row)}: {lacking} not judged, for each of which b = {b:g} counts."
-        if entry.run is not None and entry.row.left_out:
-            yield run_text.left_out_sentence(entry.run, entry.row.name, label(entry.row))
+        if entry.runs and entry.row.left_out:
+            yield run_text.left_out_sentence(entry.runs[-1], entry.row.name, label(entry.row))
         if entry.terms is None:
             yield f"{label(entry.row)}: a speed was not measured, so AS is not available."
     harnesses = {str(source.run.hashes.get("harness", "")) for source in sources}
     if len(harnesses) > 1:
         yield f"The runs were judged by {len(harnesses)} versions of this package."
 
-
-def _repeated(entries: Sequence[_UnrankedRow]) -> Iterable[str]:
-    """Yield how much each candidate that was judged in several runs differed between them."""
-    means_by_content: dict[tuple[str, str], list[float]] = {}
-    for entry in entries:
-        if entry.row.kind == "candidate" and entry.row.gmean is not None:
-            means_by_content.setdefault((entry.row.name, entry.row.content), []).append(entry.row.gmean.ratio)
-    for (name, _), means in means_by_content.items():
-        if len(means) > 1:
-            apart = 100 * (exp(log(max(means) / min(means))) - 1)
-            yield (
-                f"{name}, unchanged, was judged in {len(means)} runs: G-Mean {min(means):.3f} to {max(means):.3f}, "
-                f"{apart:.1f} % apart."
-            )

@@ -20,17 +20,30 @@ from pytest_passbench.score.es import ladder
 from pytest_passbench.score.interval import Interval
 from pytest_passbench.score.possible import ALL
 
-SPARE = ("subgraphs", "fast_1 %", "AS (fp64)", "correct (fp64) %", "G-Mean", POSSIBLE)
+SPARE = ("runs", "subgraphs", "fast_1 %", "AS (fp64)", "correct (fp64) %", "G-Mean", POSSIBLE)
 """The columns that a narrow terminal does without, in the order in which it leaves them out."""
 
-ABOUT = (
-    "Best AS first, with the 95 % interval that measuring leaves. AS: a score for all t together; eager's is 1, "
-    f"and one near 1 takes little. {POSSIBLE.capitalize()}: of what could be gained over eager, how much was gained. "
-    "Alike: rows that share a letter do not differ, as far as these runs can tell. Above / this: the AS of the row "
-    "above over that of this row, on the subgraphs that both have; all intervals of such ratios together hold with "
-    "95 %. Real: yes, if the interval excludes 1; no, if it lies within the noise; else unresolved. G-Mean and "
-    "fast_1: the mean speed-up of what is correct at t = -5, and the share that is faster than eager. (fp64): "
-    "correct is what is as accurate as eager."
+COLUMNS = {
+    "AS": "a score for all t together; eager's is 1, and one near 1 takes little",
+    POSSIBLE: "of what could be gained over eager, how much was gained",
+    "alike": "rows that share a letter do not differ, as far as these runs can tell",
+    "above / this": "the AS of the row above over that of this row, on the subgraphs that both have; all intervals "
+    "of such ratios together hold with 95 %",
+    "real": "yes, if that interval excludes 1; no, if it lies within the noise; else unresolved",
+    "G-Mean": "the mean speed-up of what is correct at t = -5",
+    "AS (fp64)": "AS if correct is what is as accurate as eager",
+    "correct %": "the share that agrees with eager at t = -5",
+    "correct (fp64) %": "the share that is as accurate as eager",
+    "fast_1 %": "the share that is correct and faster than eager",
+    "subgraphs": "how many were judged",
+    "run": "when the newest run began",
+    "runs": "how many runs judged the same content, each with the same weight, and the lowest and highest AS of them",
+    "content": "the first digits of the hash of the candidate's files",
+}
+"""What the columns of a board say."""
+
+ABOUT = "Best AS first, with the 95 % interval that measuring leaves. " + " ".join(
+    f"{name[:1].upper() + name[1:]}: {text}." for name, text in COLUMNS.items()
 )
 
 TITLE = "PassBench board"
@@ -83,8 +96,8 @@ def as_latex(boards: Sequence[Board]) -> str:
     parts = ["% Needs \\usepackage{booktabs}. Written by `passbench board`; intervals are those of 95 %."]
     for index, board in enumerate(boards, 1):
         table = rows_table(board, index)
-        for header in ("content", "subgraphs"):
-            table = table.without(header)
+        for header in ("content", "subgraphs", "runs"):
+            table = table.without(header) if header in table.headers else table
         if len({when(row) for row in board.rows if row.started}) < 2:
             table = table.without("run")
         parts.append(_tabular(table, f"tab:passbench-{index}", f"{board.group.about}."))
@@ -130,6 +143,9 @@ def _values(board: Board, index: int, row: RankedRow) -> dict[str, Any]:
         "AS": row.as_ and row.as_.ratio,
         "AS_low": row.as_ and row.as_.low,
         "AS_high": row.as_ and row.as_.high,
+        "runs": len(row.each),
+        "AS_least": min(row.each, default=None),
+        "AS_most": max(row.each, default=None),
         "AS_fp64": row.as_fp64,
         "possible": row.possible[ALL].share,
         "possible_subgraphs": row.possible[ALL].subgraphs,
@@ -169,10 +185,11 @@ def rows_table(board: Board, index: int) -> Table:
     """Return the table of a board's rows, the ``index``-th board from 1."""
     headers = (
         "", "AS", POSSIBLE, "alike", "above / this", "real", "G-Mean", "AS (fp64)", "correct %", "correct (fp64) %",
-        "fast_1 %", "subgraphs", "run", "content",
+        "fast_1 %", "subgraphs", "run", "runs", "content",
     )  # fmt: skip
     rows = tuple(_row(row) for row in board.rows)
-    return Table(f"Board {index}", headers, rows, brief=("G-Mean", "above / this"), about=ABOUT)
+    table = Table(f"Board {index}", headers, rows, brief=("G-Mean", "above / this"), about=ABOUT)
+    return table if any(len(row.each) > 1 for row in board.rows) else table.without("runs")
 
 
 def es_table(board: Board) -> Table:
@@ -266,8 +283,21 @@ def _row(row: RankedRow) -> tuple[str, ...]:
         _percent(row.fast1),
         row.judged,
         when(row) or NONE,
+        f"{len(row.each)}: {spread(row)}" if len(row.each) > 1 else NONE,
         row.content or NONE,
     )
+
+
+def spread(row: RankedRow) -> str:
+    """Return the lowest and the highest AS of a row's runs."""
+    return f"{min(row.each):.3f} to {max(row.each):.3f}"
+
+
+def heading(board: Board) -> str:
+    """Return what a board compares, as a title."""
+    about = board.group.conditions
+    edition = f"edition {about['suite edition']} of the suite"
+    return f"{about['tasks']} tasks of {edition} on {about['machine']}, {about['device']}, {about['pipeline']}"
 
 
 def _gap(gap: Gap) -> tuple[str, ...]:

@@ -50,8 +50,8 @@ def _render(values: model.Page, data: str) -> str:
     policy = "; ".join(
         [
             "default-src 'none'",
-            f"script-src {_hash(files['script.js'])}",
-            f"style-src {_hash(files['style.css'])}",
+            f"script-src {source_hash(files['script.js'])}",
+            f"style-src {source_hash(files['style.css'])}",
             "base-uri 'none'",
             "form-action 'none'",
         ]
@@ -78,7 +78,7 @@ def _inert(value: Any) -> Any:
     return printable(value, LINES) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _hash(text: str) -> str:
+def source_hash(text: str) -> str:
     """Return the source expression of a Content-Security-Policy for an inline script or style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
