@@ -105,19 +105,14 @@ def list_cases() -> int:
     return 0
 
 
-def spare(count: int) -> int:
-    """Return the number of sequences to try for ``count`` tasks: about a third of them fail the rules."""
-    return count * 3 // 2
-
-
 def verify(args: argparse.Namespace) -> int:
     """Print a line per architecture. Return 1 if a committed subgraph was not made again, else 0."""
-    from pytest_passbench.forge import suite_check
+    from pytest_passbench.forge.remake import verify as verifying
     from pytest_passbench.forge.sources import pick
     from pytest_passbench.suite.find import discover
 
     tasks = [ref.load() for ref in discover(args.out)]
-    results = [suite_check.verify(case, tasks) for case in pick(args.verify)]
+    results = [verifying.verify(case, tasks) for case in pick(args.verify)]
     for result in results:
         total = result.same + len(result.missing)
         print(f"{result.case}: {result.same} of {total} subgraphs have the same hash")
@@ -185,27 +180,14 @@ def _remedy(result: ModelTasks) -> str:
 
 def make_suite(args: argparse.Namespace) -> int:
     """Do the wanted steps of making a suite."""
-    from pytest_passbench.forge import steps, suite_split
-    from pytest_passbench.forge.suite_split import split
+    from pytest_passbench.forge.remake.steps import Recipe
 
-    recipe = steps.Recipe(args.work, args.processes, args.timeout)
-    todo = _steps(args.steps)
-    if "capture" in todo:
-        steps.capture_step(recipe, _cases(args.only))
-    if "windows" in todo:
-        steps.windows_step(recipe)
-    if "describe" in todo:
+    steps = _steps(args.steps)
+    cases = _cases(args.only) if "capture" in steps else []
+    tasks = Recipe(args.work, args.processes, args.timeout).tasks(steps, cases, args.tasks or 200, args.train)
+    if "describe" in steps:
         return describe_suite(args)
-    if not {"select", "curate", "write"} & set(todo):
-        return 0
-    sequences = steps.select_step(recipe, spare(args.tasks or 200), args.train, suite_split.LITE)
-    if "curate" in todo:
-        steps.curate_step(recipe, sequences)
-        steps.curate_step(recipe, steps.cover_step(recipe))
-    if "write" not in todo:
-        return 0
-    suite, rest = split(steps.curated_tasks(recipe), args.tasks or 200)
-    return _write(args, [*suite, *rest])
+    return _write(args, tasks) if "write" in steps else 0
 
 
 def describe_suite(args: argparse.Namespace) -> int:
@@ -228,9 +210,9 @@ def describe_suite(args: argparse.Namespace) -> int:
 
 
 def _write(args: argparse.Namespace, tasks: list[Task]) -> int:
-    from pytest_passbench.forge.steps import write_step
+    from pytest_passbench.forge.curate import write_tasks
 
-    for path in write_step(tasks, args.out, args.layout):
+    for path in write_tasks(tasks, args.out, args.layout):
         print(path)
     subgraphs = sum(task.header.subgraphs for task in tasks)
     print(f"{counted(len(tasks), 'task')}, {counted(subgraphs, 'subgraph')}")

@@ -28,16 +28,8 @@ Change = tuple[int, float]
 """The number of an input, and its factor."""
 
 
-def repaired(
-    task: Task, subgraph: Subgraph, refused: Sequence[tuple[Change, ...]] = ()
-) -> tuple[Subgraph, tuple[Change, ...]] | None:
-    """Return the subgraph with inputs that pass every rule, and the changes; None if no scaling does that.
-
-    ``known`` are changes that repaired other subgraphs of the task. They are tried first.
-    """
-    for former in refused:
-        if not repair_lines(task, trial := changed(subgraph, former)):
-            return trial, former
+def repaired(task: Task, subgraph: Subgraph) -> tuple[Subgraph, tuple[Change, ...]] | None:
+    """Return the subgraph with inputs that pass every rule, and the changes; None if no scaling does that."""
     best = subgraph
     changes: tuple[Change, ...] = ()
     left = repair_lines(task, best)

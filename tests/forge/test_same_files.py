@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from pytest_passbench.commands.main import main
-from pytest_passbench.forge import probe, sources
+from pytest_passbench.forge import curate, probe, sources
 from pytest_passbench.forge.models import ModelCase, Variant
 from support.paths import ROOT
 
@@ -61,6 +61,7 @@ def test_both_ways_give_the_same_files_as_ever(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "gated", raising=False)
     monkeypatch.setattr(probe, "_least", _least)  # each call takes as long as any other
+    monkeypatch.setattr(curate, "too_long", lambda _probe: False)
     monkeypatch.setattr(sources, "all_cases", _cases)
     assert main(["forge", "--model=gated.py:Gated", X, X, "--size=2,16", "--size=1,40", "--out=model"]) == 0
     assert main(["forge", "--all", "--work=work", "--out=suite", "--tasks=6", "--train=2"]) == 0
