@@ -58,11 +58,11 @@ def sources_table(tasks: Sequence[Task]) -> str:
 
     lines = ["| library | version | licence | architectures | tasks | subgraphs |", "|---|---|---|---|---|---|"]
     for source in SOURCES:
-        prefix = f"{source.LIBRARY}/"
+        prefix = f"{source.name}/"
         names = {name for t in tasks for name in t.header.sources if name.startswith(prefix)}
         touched = sum(any(name.startswith(prefix) for name in t.header.sources) for t in tasks)
         graphs = sum(s.source.startswith(prefix) for t in tasks for s in t.subgraphs)
-        row = (source.LIBRARY, _version(source.LIBRARY), source.LICENSE, len(names), touched, graphs)
+        row = (source.name, _version(source.name), source.license, len(names), touched, graphs)
         lines.append("| " + " | ".join(map(str, row)) + " |")
     return "\n".join(lines)
 

@@ -118,7 +118,7 @@ def scaled_up(instance: Instance) -> tuple[Instance | None, list[str]]:
     repair = repaired(probe.task, probe.subgraph)
     if repair is None:
         return None, complaints(probe)
-    scaled = dataclasses.replace(instance, inputs=repair[0].inputs)
+    scaled = dataclasses.replace(instance, inputs=repair.inputs)
     return dataclasses.replace(scaled, meta=(("widened", True), ("null_from", scaled.probe().null_from))), []
 
 
