@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pytest_passbench.forge.models import ModelCase
 
 STEPS = ("capture", "windows", "select", "curate", "write")
-EXTRA = ("describe",)
 DEFAULT_STEPS = ",".join(STEPS)
 EXAMPLES = """\
 an own model, whose inputs are floats of batch x size x 64 and token ids from 0 to 999:
@@ -47,7 +46,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("--only", action="append", default=[], metavar="NAME",
                         help="only this library or library/architecture; repeatable")
     parser.add_argument("--steps", default=DEFAULT_STEPS, metavar="LIST",
-                        help=f"of {', '.join(STEPS + EXTRA)} (default: all but the last)")
+                        help=f"of {', '.join(STEPS)} (default: all)")
     parser.add_argument("--tasks", type=whole(0, 100_000), default=0, metavar="N",
                         help="how many tasks (default: 200, or 3 with --model and --hub)")
     parser.add_argument("--train", type=whole(0, 100_000), default=0, metavar="N",
@@ -55,7 +54,6 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("--work", type=Path, default=Path("build/forge"), metavar="DIR",
                         help="where steps keep what they made (default: build/forge)")
     parser.add_argument("--out", type=Path, default=Path("tasks"), metavar="DIR", help="default: tasks")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), metavar="DIR", help="for step describe")
     parser.add_argument("--layout", choices=("task", "published"), default="task", help="form of the output")
     parser.add_argument("--processes", type=count, default=1, metavar="N", help="how many at a time (default: 1)")
     parser.add_argument("--timeout", type=seconds, default=200.0, metavar="S", help="seconds for one job")
@@ -185,28 +183,7 @@ def make_suite(args: argparse.Namespace) -> int:
     steps = _steps(args.steps)
     cases = _cases(args.only) if "capture" in steps else []
     tasks = Recipe(args.work, args.processes, args.timeout).tasks(steps, cases, args.tasks or 200, args.train)
-    if "describe" in steps:
-        return describe_suite(args)
     return _write(args, tasks) if "write" in steps else 0
-
-
-def describe_suite(args: argparse.Namespace) -> int:
-    """Print the counts of the suite at ``--out``, and write its pictures into ``--docs``."""
-    from pytest_passbench.forge import describe, suite_check
-    from pytest_passbench.suite import summary
-    from pytest_passbench.suite.find import discover, select
-
-    refs = discover(args.out)
-    tasks = [ref.load() for ref in select(refs, "full")]
-    rows = describe.load_longtail(args.docs / describe.LONGTAIL_FILE.name)
-    describe.pictures(tasks, rows, args.docs / "img")
-    print(describe.sources_table(tasks), describe.modalities_table(tasks), sep="\n\n")
-    duplicates = sum(1 for _ in suite_check.between(refs, args.processes))
-    figures = {**describe.counts(tasks), **summary.counts(tasks), "duplicates by normal form": duplicates,
-               "long tail": describe.longtail_counts(rows)}  # fmt: skip
-    for name, value in figures.items():
-        print(f"{name}: {value}")
-    return 0
 
 
 def _write(args: argparse.Namespace, tasks: list[Task]) -> int:
@@ -230,8 +207,8 @@ def _cases(only: list[str]) -> list[ModelCase]:
 
 def _steps(text: str) -> list[str]:
     names = [step for step in text.split(",") if step]
-    unknown = [step for step in names if step not in STEPS + EXTRA]
+    unknown = [step for step in names if step not in STEPS]
     if unknown or not names:
         what = f"no step {abbreviated(unknown[0])}" if unknown else "names no step"
-        raise UserError(what, where="--steps", remedy=f"steps are: {', '.join(STEPS + EXTRA)}")
+        raise UserError(what, where="--steps", remedy=f"steps are: {', '.join(STEPS)}")
     return names

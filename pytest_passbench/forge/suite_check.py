@@ -70,21 +70,6 @@ def form_of(probe: Probe) -> NormalForms:
     return NormalForms(header.id, probe.subgraph.id, "train" in header.tags, sized, shapeless)
 
 
-def between(refs: Sequence[TaskRef], processes: int = 1) -> Iterator[Complaint]:
-    """Yield the complaints of the rules between tasks alone: operators and graphs that two of them have."""
-    yield from renamed(refs)
-    yield from duplicates(
-        [form for task_forms in workers.in_order(forms, refs, processes, __name__) for form in task_forms]
-    )
-
-
-def forms(ref: TaskRef) -> list[NormalForms]:
-    """Return the normal forms of a task's subgraphs."""
-    torch.set_num_threads(1)
-    task = ref.load()
-    return [form_of(Probe(task, subgraph)) for subgraph in task.subgraphs]
-
-
 def renamed(refs: Sequence[TaskRef]) -> Iterator[Complaint]:
     """Yield tasks with the operators of another one."""
     owners: dict[tuple[str, ...], str] = {}
