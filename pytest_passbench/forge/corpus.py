@@ -51,13 +51,14 @@ def capture_case(case: ModelCase) -> list[Graph]:
     """
     model = case.build()
     first, *others = case.variants
-    real = [
-        _graph(case, first, i, captured)
-        for i, captured in enumerate(_cleaned(model, case.inputs(model, first), True))
-    ]
+    real = _graphs(model, case, first, True)
     graphs = list(real)
     for variant in others:
-        graphs += [graph for graph in _shapes_only(model, case, variant) if adopt(graph, real)]
+        try:
+            sized = _graphs(model, case, variant, False)
+        except Exception:  # a size that this architecture cannot take
+            continue
+        graphs += [graph for graph in sized if adopt(graph, real)]
     low = _capture_low(model, case)
     for graph in graphs:
         if graph.index < len(low):
@@ -67,16 +68,12 @@ def capture_case(case: ModelCase) -> list[Graph]:
     return graphs
 
 
-def _graph(case: ModelCase, variant: Variant, index: int, captured: Captured) -> Graph:
-    return Graph(case.name, case.modality, case.note, variant, index, captured)
-
-
-def _shapes_only(model: torch.nn.Module, case: ModelCase, variant: Variant) -> list[Graph]:
-    try:
-        captures = _cleaned(model, case.inputs(model, variant), False)
-    except Exception:  # a size that this architecture cannot take
-        return []
-    return [_graph(case, variant, index, captured) for index, captured in enumerate(captures)]
+def _graphs(model: torch.nn.Module, case: ModelCase, variant: Variant, execute: bool) -> list[Graph]:
+    captures = _cleaned(model, case.inputs(model, variant), execute)
+    return [
+        Graph(case.name, case.modality, case.note, variant, index, captured)
+        for index, captured in enumerate(captures)
+    ]
 
 
 def adopt(graph: Graph, real: list[Graph]) -> bool:

@@ -60,8 +60,8 @@ def draw(windows: Sequence[Window], corpus: Corpus) -> list[Instance]:
     """Return every distinct instance of the windows, in all sizes and dtypes, without running any."""
     by_key: dict[str, Instance] = {}
     for window in windows:
-        for graph, start, end in siblings(corpus[window.case], window):
-            piece = cut(calls(graph.graph)[start:end], graph.captured.values)
+        for graph in siblings(corpus[window.case], window):
+            piece = cut(calls(graph.graph)[window.start : window.end], graph.captured.values)
             if piece is None or any(s.dtype not in KNOWN_DTYPES for s in piece.inputs):
                 continue
             for instance in instances(graph, piece):
@@ -150,7 +150,7 @@ def make_task(instances: Sequence[Instance], tags: Sequence[str] = ()) -> Task:
     )
     ops = ordered[0].ops
     graphs = {text: f"g{i}" for i, text in enumerate(dict.fromkeys(instance.source for instance in ordered))}
-    names = unique(f"{instance.short}-{instance.dtype}-{instance.variant}" for instance in ordered)
+    names = unique("-".join((item.origin.rpartition("/")[2], item.dtype, item.variant)) for item in ordered)
     subgraphs = tuple(
         instance.subgraph(name, graphs[instance.source]) for name, instance in zip(names, ordered, strict=True)
     )

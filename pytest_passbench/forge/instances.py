@@ -44,7 +44,6 @@ class Instance:
     dtype: str
     inputs: tuple[TensorSpec, ...]
     origin: str
-    short: str
     modality: str
     variant: str
     provenance: str
@@ -85,7 +84,6 @@ def instances(graph: Graph, piece: GraphPiece, dtypes: tuple[str, ...] = DTYPES)
             dtype=dtype,
             inputs=specs,
             origin=graph.case,
-            short=graph.case.rpartition("/")[2],
             modality=graph.modality,
             variant=graph.variant.label,
             provenance=f"{graph.case} ({graph.note}, batch {graph.variant.batch}, size {graph.variant.size})",

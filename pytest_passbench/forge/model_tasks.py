@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from torch.fx import Node
 
-from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.core.task import Task
@@ -17,9 +16,8 @@ from pytest_passbench.forge.curate import curated_instances, make_task
 from pytest_passbench.forge.decompose import calls
 from pytest_passbench.forge.models import ModelCase
 from pytest_passbench.forge.sequence_choice import SequenceChoice, about_new, candidates, select
-from pytest_passbench.forge.user_model import fault_of
+from pytest_passbench.forge.user_model import as_user_error
 from pytest_passbench.forge.windows import Ops, Window, about, first_size, fusible, real_ops, typical_windows
-from pytest_passbench.suite.limits import limited_memory
 from pytest_passbench.suite.opnames import op_name
 
 QUOTA = 6
@@ -62,7 +60,9 @@ def make(case: ModelCase, count: int, progress: ProgressLines, remedy: str | Non
     cannot be captured.
     """
     progress.stage(f"capturing {case.name}")
-    graphs, result = _captured(case, remedy), ModelTasks(count)
+    result = ModelTasks(count)
+    with as_user_error(case, remedy):
+        graphs = capture_case(case)
     if graphs:
         variants = {graph.variant for graph in graphs}
         for left in (variant for variant in case.variants if variant not in variants):
@@ -70,16 +70,6 @@ def make(case: ModelCase, count: int, progress: ProgressLines, remedy: str | Non
             progress.note(f"{what}: the model fails there, or computes something else")
         _RunSearch(case, graphs, result, progress).run()
     return result
-
-
-def _captured(case: ModelCase, remedy: str | None) -> list[Graph]:
-    with limited_memory():
-        try:
-            return capture_case(case)
-        except UserError:
-            raise
-        except Exception as error:  # the model's own
-            raise fault_of(case, error, remedy) from error
 
 
 class _RunSearch:

@@ -80,17 +80,12 @@ def fusible(graphs: Sequence[Graph], ranges: RunRanges | None = None) -> list[Wi
     windows: list[Window] = []
     ranges = {} if ranges is None else ranges
     keys: set[str] = set()
-    for place, graph in enumerate(graphs):
-        if graph.variant != graphs[0].variant:
-            continue
+    for place in first_size(graphs):
+        graph = graphs[place]
         position = {node: i for i, node in enumerate(calls(graph.graph))}
         for run in light_runs(graph.graph):
-            key = digest(
-                [
-                    f"{op_name(n)}{graph.captured.values.get(n.name) and graph.captured.values[n.name].shape}"
-                    for n in run
-                ]
-            )
+            stats = [(op_name(node), graph.captured.values.get(node.name)) for node in run]
+            key = digest(f"{name}{value and value.shape}" for name, value in stats)
             if key in keys or len(run) < 2 or len(keys) >= MAX_RUNS:
                 continue
             keys.add(key)
@@ -151,12 +146,12 @@ def first_size(graphs: Sequence[Graph]) -> list[int]:
     return [place for place, graph in enumerate(graphs) if graph.variant == graphs[0].variant]
 
 
-def siblings(graphs: Sequence[Graph], origin: Window) -> Iterator[tuple[Graph, int, int]]:
-    """Yield the same operators in the same place of the same case, at every size it was captured at."""
-    base = graphs[origin.place]
+def siblings(graphs: Sequence[Graph], origin: Window) -> Iterator[Graph]:
+    """Yield the graphs of every size that have the same operators in the same place."""
     for graph in graphs:
-        if graph.index == base.index and real_ops(graph, origin.start, origin.end) == origin.ops:
-            yield graph, origin.start, origin.end
+        same_graph = graph.index == graphs[origin.place].index
+        if same_graph and real_ops(graph, origin.start, origin.end) == origin.ops:
+            yield graph
 
 
 def matching(graphs: Sequence[Graph], sequences: Collection[Ops], limit: int = 3) -> Iterator[Window]:

@@ -15,7 +15,7 @@ from pytest_passbench.forge.decompose import MODEL_NAME
 from pytest_passbench.forge.models import Variant
 from pytest_passbench.forge.windows import Window
 from pytest_passbench.suite.build import build_graph
-from pytest_passbench.suite.printing import to_source
+from pytest_passbench.suite.printing import GraphPrinter
 
 MAX_STATEMENTS = 50_000
 """The most statements of a captured graph. Those of a whole model are many more than a task may have."""
@@ -34,11 +34,12 @@ def load_graphs(path: Path) -> list[Graph]:
 
 
 def _document(graph: Graph) -> dict[str, Any] | None:
+    printer = GraphPrinter()
     try:
-        source = to_source(graph.captured.module)
+        source = printer.text(graph.graph.nodes)
     except UserError:
         return None
-    names = printed_names(graph)
+    names = {node.name: name for node, name in printer.names.items()}
     return {
         "case": graph.case,
         "modality": graph.modality,
@@ -51,17 +52,6 @@ def _document(graph: Graph) -> dict[str, Any] | None:
         "follows": sorted(names[k] for k in graph.follows if k in names),
         "original": {new: old for old, new in names.items() if new.startswith("in_")},
     }
-
-
-def printed_names(graph: Graph) -> dict[str, str]:
-    """Return the printer's name of each node."""
-    names, inputs, values = {}, 0, 0
-    for node in graph.graph.nodes:
-        if node.op == "placeholder":
-            names[node.name], inputs = f"in_{inputs}", inputs + 1
-        elif node.op != "output" and getattr(node.target, "__name__", "") != "setitem":
-            names[node.name], values = f"tmp_{values}", values + 1
-    return names
 
 
 def _graph_of(document: dict[str, Any], path: Path) -> Graph:

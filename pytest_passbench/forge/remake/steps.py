@@ -27,7 +27,6 @@ from pytest_passbench.forge.sequence_choice import SequenceChoice, about_new, ca
 from pytest_passbench.suite.opnames import op_name
 from pytest_passbench.suite.taskfile import read_task, write_task
 
-STEPS = ("capture", "windows", "select", "curate", "write")
 MAX_LITE_SUBGRAPHS, MAX_TRAIN_SUBGRAPHS, MIN_SUBGRAPHS = 5, 6, 3
 QUOTAS = ((0.50, 9), (0.90, 17), (1.0, 40))
 """(share, subgraphs): the most subgraphs of tasks up to that share; tasks of more architectures come later."""
