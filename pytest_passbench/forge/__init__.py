@@ -5,6 +5,6 @@
 - ``sequence_choice`` chooses the sequences that are worth a task.
 - ``curate`` draws their instances from all places of the corpus, checks each by ``rules``, and writes the tasks.
 
-``model_tasks`` does this for a user's model, in memory, until there are enough tasks. ``remake`` does it for the suite,
-with files between the steps and a process for each job. The data set takes all that is drawn, and chooses nothing.
+``model_tasks`` does this for a user's model, in memory, until there are enough tasks. ``remake`` does it for the
+suite, with files between the steps and a process for each job. The data set takes all that is drawn.
 """
