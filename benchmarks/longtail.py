@@ -23,10 +23,11 @@ from engine import Case, Store, judged, machine
 
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
-from pytest_passbench.forge import describe
 from pytest_passbench.judge.session import Session
 from pytest_passbench.run.ledger import open_candidates
 from pytest_passbench.suite.find import discover, edition_of, installed_tasks, select
+from pytest_passbench.suite.summary import LONGTAIL_FILE, SpeedupRow, longtail_counts
+from shared.longtail_rows import representatives, save_longtail
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = "inductor"
@@ -63,7 +64,7 @@ def main() -> None:
 
 def _cases() -> Iterator[tuple[str, Case]]:
     tasks = [ref.load() for ref in select(discover(installed_tasks()), "full")]
-    for task, subgraph in describe.representatives(tasks):
+    for task, subgraph in representatives(tasks):
         case = Case(task, subgraph, float(subgraph.meta.get("eager_us", 0.0)))
         yield case.name, case
 
@@ -89,7 +90,7 @@ def write(store: Store, chosen: dict[str, Case]) -> None:
             print(f"{case.name}: {session['failed']}")
             continue
         numbers = (round(session[name], 4) for name in ("eager_us", "speedup", "low", "high", "load"))
-        rows.append(describe.SpeedupRow(case.task.id, case.subgraph.id, case.subgraph.dtype, *numbers))
+        rows.append(SpeedupRow(case.task.id, case.subgraph.id, case.subgraph.dtype, *numbers))
     about = {
         "edition": edition_of(installed_tasks() / "one"),
         "machine": machine(),
@@ -97,8 +98,8 @@ def write(store: Store, chosen: dict[str, Case]) -> None:
         "failed": failed,
         "not_measured_yet": len(chosen) - len(rows) - failed,
     }
-    describe.save_longtail(sorted(rows, key=lambda row: row.task), ROOT / describe.LONGTAIL_FILE, **about)
-    print({**describe.longtail_counts(rows), **{name: value for name, value in about.items() if name != "machine"}})
+    save_longtail(sorted(rows, key=lambda row: row.task), ROOT / LONGTAIL_FILE, **about)
+    print({**longtail_counts(rows), **{name: value for name, value in about.items() if name != "machine"}})
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
+_INK, _BAR = "#333333", "#4878a8"
 _COLOURS = {"SAME": "#2b7a78", "UNRESOLVED": "#b0b0b0", "SLOWER": "#c0392b", "FASTER": "#e08e0b"}
 
 
@@ -76,3 +77,29 @@ def throughput_picture(phases: dict[str, float], ours: float, beside: float, pat
     axes.legend(fontsize=7, ncols=2, loc="center left", bbox_to_anchor=(1.01, 0.5))
     figure.savefig(path, dpi=130)
     plt.close(figure)
+
+
+def histogram(values: Sequence[float], log: bool, label: str, path: Path) -> None:
+    """Write a histogram, on a logarithmic scale if ``log`` is true; a line marks the speed-up 1."""
+    figure, axes = plt.subplots(figsize=(5.2, 2.4), dpi=110)
+    axes.hist(values, bins=_bins(values, log), color=_BAR, edgecolor="white", linewidth=0.5)
+    if log:
+        axes.set_xscale("log")
+    if "speed-up" in label:
+        axes.axvline(1.0, color=_INK, linewidth=1, linestyle="--")
+    axes.set_xlabel(label, color=_INK)
+    axes.set_ylabel("count", color=_INK)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def _bins(values: Sequence[float], log: bool) -> list[float]:
+    low, high = min(values), max(values)
+    if not log:
+        step = max(1, round((high - low) / 32))
+        return [low - 0.5 + step * i for i in range(int((high - low) / step) + 2)]
+    ratio = (high / low) ** (1 / 30) if high > low else 2.0
+    return [low * ratio**i for i in range(31)]

@@ -178,11 +178,11 @@ def to_tasks(args: argparse.Namespace) -> int:
     """Write a task file for each operator sequence of the drawn rows. Say which rows the rules refuse, and why."""
     from pytest_passbench.commands.own_model import without_logs
     from pytest_passbench.dataset.tasks import tasks_of
-    from pytest_passbench.forge.steps import write_step
+    from pytest_passbench.forge.curate import write_tasks
 
     with without_logs():
         row_tasks = tasks_of(_drawn(args))
-    for path in write_step(row_tasks.tasks, args.out, "task"):
+    for path in write_tasks(row_tasks.tasks, args.out):
         print(path)
     for key, refusal in row_tasks.refused.items():
         print(f"row {key}: {refusal}")

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pytest_passbench.forge.models import ModelCase
 
 STEPS = ("capture", "windows", "select", "curate", "write")
-EXTRA = ("describe",)
 DEFAULT_STEPS = ",".join(STEPS)
 EXAMPLES = """\
 an own model, whose inputs are floats of batch x size x 64 and token ids from 0 to 999:
@@ -47,7 +46,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("--only", action="append", default=[], metavar="NAME",
                         help="only this library or library/architecture; repeatable")
     parser.add_argument("--steps", default=DEFAULT_STEPS, metavar="LIST",
-                        help=f"of {', '.join(STEPS + EXTRA)} (default: all but the last)")
+                        help=f"of {', '.join(STEPS)} (default: all)")
     parser.add_argument("--tasks", type=whole(0, 100_000), default=0, metavar="N",
                         help="how many tasks (default: 200, or 3 with --model and --hub)")
     parser.add_argument("--train", type=whole(0, 100_000), default=0, metavar="N",
@@ -55,7 +54,6 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("--work", type=Path, default=Path("build/forge"), metavar="DIR",
                         help="where steps keep what they made (default: build/forge)")
     parser.add_argument("--out", type=Path, default=Path("tasks"), metavar="DIR", help="default: tasks")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), metavar="DIR", help="for step describe")
     parser.add_argument("--layout", choices=("task", "published"), default="task", help="form of the output")
     parser.add_argument("--processes", type=count, default=1, metavar="N", help="how many at a time (default: 1)")
     parser.add_argument("--timeout", type=seconds, default=200.0, metavar="S", help="seconds for one job")
@@ -105,19 +103,14 @@ def list_cases() -> int:
     return 0
 
 
-def spare(count: int) -> int:
-    """Return the number of sequences to try for ``count`` tasks: about a third of them fail the rules."""
-    return count * 3 // 2
-
-
 def verify(args: argparse.Namespace) -> int:
     """Print a line per architecture. Return 1 if a committed subgraph was not made again, else 0."""
-    from pytest_passbench.forge import suite_check
+    from pytest_passbench.forge.remake import verify as verifying
     from pytest_passbench.forge.sources import pick
     from pytest_passbench.suite.find import discover
 
     tasks = [ref.load() for ref in discover(args.out)]
-    results = [suite_check.verify(case, tasks) for case in pick(args.verify)]
+    results = [verifying.verify(case, tasks) for case in pick(args.verify)]
     for result in results:
         total = result.same + len(result.missing)
         print(f"{result.case}: {result.same} of {total} subgraphs have the same hash")
@@ -185,52 +178,18 @@ def _remedy(result: ModelTasks) -> str:
 
 def make_suite(args: argparse.Namespace) -> int:
     """Do the wanted steps of making a suite."""
-    from pytest_passbench.forge import steps, suite_split
-    from pytest_passbench.forge.suite_split import split
+    from pytest_passbench.forge.remake.steps import Recipe
 
-    recipe = steps.Recipe(args.work, args.processes, args.timeout)
-    todo = _steps(args.steps)
-    if "capture" in todo:
-        steps.capture_step(recipe, _cases(args.only))
-    if "windows" in todo:
-        steps.windows_step(recipe)
-    if "describe" in todo:
-        return describe_suite(args)
-    if not {"select", "curate", "write"} & set(todo):
-        return 0
-    sequences = steps.select_step(recipe, spare(args.tasks or 200), args.train, suite_split.LITE)
-    if "curate" in todo:
-        steps.curate_step(recipe, sequences)
-        steps.curate_step(recipe, steps.cover_step(recipe))
-    if "write" not in todo:
-        return 0
-    suite, rest = split(steps.curated_tasks(recipe), args.tasks or 200)
-    return _write(args, [*suite, *rest])
-
-
-def describe_suite(args: argparse.Namespace) -> int:
-    """Print the counts of the suite at ``--out``, and write its pictures into ``--docs``."""
-    from pytest_passbench.forge import describe, suite_check
-    from pytest_passbench.suite import summary
-    from pytest_passbench.suite.find import discover, select
-
-    refs = discover(args.out)
-    tasks = [ref.load() for ref in select(refs, "full")]
-    rows = describe.load_longtail(args.docs / describe.LONGTAIL_FILE.name)
-    describe.pictures(tasks, rows, args.docs / "img")
-    print(describe.sources_table(tasks), describe.modalities_table(tasks), sep="\n\n")
-    duplicates = sum(1 for _ in suite_check.between(refs, args.processes))
-    figures = {**describe.counts(tasks), **summary.counts(tasks), "duplicates by normal form": duplicates,
-               "long tail": describe.longtail_counts(rows)}  # fmt: skip
-    for name, value in figures.items():
-        print(f"{name}: {value}")
-    return 0
+    steps = _steps(args.steps)
+    cases = _cases(args.only) if "capture" in steps else []
+    tasks = Recipe(args.work, args.processes, args.timeout).tasks(steps, cases, args.tasks or 200, args.train)
+    return _write(args, tasks) if "write" in steps else 0
 
 
 def _write(args: argparse.Namespace, tasks: list[Task]) -> int:
-    from pytest_passbench.forge.steps import write_step
+    from pytest_passbench.forge.curate import write_tasks
 
-    for path in write_step(tasks, args.out, args.layout):
+    for path in write_tasks(tasks, args.out, args.layout):
         print(path)
     subgraphs = sum(task.header.subgraphs for task in tasks)
     print(f"{counted(len(tasks), 'task')}, {counted(subgraphs, 'subgraph')}")
@@ -248,8 +207,8 @@ def _cases(only: list[str]) -> list[ModelCase]:
 
 def _steps(text: str) -> list[str]:
     names = [step for step in text.split(",") if step]
-    unknown = [step for step in names if step not in STEPS + EXTRA]
+    unknown = [step for step in names if step not in STEPS]
     if unknown or not names:
         what = f"no step {abbreviated(unknown[0])}" if unknown else "names no step"
-        raise UserError(what, where="--steps", remedy=f"steps are: {', '.join(STEPS + EXTRA)}")
+        raise UserError(what, where="--steps", remedy=f"steps are: {', '.join(STEPS)}")
     return names

@@ -84,7 +84,6 @@ def run(args: argparse.Namespace) -> int:
 
 def list_tasks(args: argparse.Namespace) -> int:
     """Print the tasks of a suite, one a line, or all headers as JSON."""
-    from pytest_passbench.forge import describe
     from pytest_passbench.suite import summary
     from pytest_passbench.suite.find import discover, installed_tasks, select
 
@@ -97,8 +96,8 @@ def list_tasks(args: argparse.Namespace) -> int:
         tasks = [{**asdict(r.header), "kind": r.kind, "path": str(r.path)} for r in refs]
         counts = summary.counts([ref.load() for ref in refs])
         ids = {ref.id for ref in refs}
-        tail = [row for row in describe.load_longtail(path.parent / describe.LONGTAIL_FILE) if row.task in ids]
-        counts["long_tail"] = describe.longtail_counts(tail)
+        tail = [row for row in summary.load_longtail(path.parent / summary.LONGTAIL_FILE) if row.task in ids]
+        counts["long_tail"] = summary.longtail_counts(tail)
         head = {"count": len(refs), "subgraphs": subgraphs, "counts": counts}
         print(json.dumps({**head, "tasks": tasks}, indent=1))
         return 0

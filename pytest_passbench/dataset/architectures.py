@@ -76,9 +76,9 @@ def libraries(names: Collection[str] = (), also: Iterable[Path] = ()) -> dict[st
         for architecture in from_file(path):
             groups.setdefault(architecture.library, []).append(architecture)
     for source in tables.SOURCES:
-        for case in [] if is_left_out(source.LIBRARY) else _listed(source.LIBRARY, source.cases):
-            groups.setdefault(source.LIBRARY, []).append(
-                Architecture(case, source.LIBRARY, source.LICENSE, family_of(case.name))
+        for case in [] if is_left_out(source.name) else _listed(source.name, source.cases):
+            groups.setdefault(source.name, []).append(
+                Architecture(case, source.name, source.license, family_of(case.name))
             )
     for library, license_name, wide in WIDE:
         listed = {architecture.case.name for architecture in groups.get(library, [])}

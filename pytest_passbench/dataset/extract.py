@@ -84,14 +84,14 @@ def _windows(graphs: Sequence[Graph], ranges: RunRanges) -> list[Window]:
     anchored = [window for window in windows if window.kind == "anchored"]
     drawn = random.Random(graphs[0].case).sample(anchored, min(MAX_ANCHORED, len(anchored)))
     light = [window for window in windows if window.kind != "anchored"]
-    return [*light, *drawn, *typical_windows({"": list(graphs)}, MAX_MERGES)]
+    return [*light, *drawn, *typical_windows({"": graphs}, MAX_MERGES)]
 
 
 def _piece(kind: str, graph: Graph, start: int, end: int) -> Iterator[tuple[str, Graph, GraphPiece]]:
     nodes = calls(graph.graph)[start:end]
     if not nodes or any(map(is_random, nodes)) or all(map(is_metadata, nodes)):
         return
-    piece = cut(nodes, graph.captured.values, graph.original)
+    piece = cut(nodes, graph.captured.values)
     if piece is not None:
         yield kind, graph, piece
 

@@ -19,7 +19,6 @@ def instance_of(row: GraphRow) -> Instance:
         dtype=row.dtype,
         inputs=tuple(map(input_spec, row.inputs)),
         origin=row.architecture,
-        short=row.architecture.rpartition("/")[2],
         modality=row.modality,
         variant=row.variant,
         provenance=f"{row.architecture} ({row.configuration})",

@@ -14,7 +14,7 @@ from torch import fx
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.forge.capture import Captured
-from pytest_passbench.suite.printing import to_source
+from pytest_passbench.suite.printing import GraphPrinter
 
 BOOKKEEPING = {"_log_api_usage_once", "_assert_async", "_enter_autocast", "_exit_autocast", "_set_grad_enabled",
                "set_grad_enabled", "_check", "_check_is_size", "lazy_load_decompositions",
@@ -67,33 +67,25 @@ def writes_inside(node: fx.Node, inside: Collection[fx.Node], read_later: bool =
     With ``read_later`` true, others may read the value after ``node``: to them it is the result of ``node``.
     """
     target = node.args[0] if node.args else None
-    if not isinstance(target, fx.Node) or target not in inside or is_view(target):
+    if not isinstance(target, fx.Node) or target not in inside or target_name(target) in VIEWS:
         return False
     if node.target is operator.setitem or node.kwargs.get("out") is not None:
         return False
     return all(user is node or (read_later and node < user) for user in target.users)
 
 
-def is_view(node: fx.Node) -> bool:
-    """Return True if the value may share its memory with another one."""
-    return target_name(node) in VIEWS
-
-
 VIEWS = {"view", "reshape", "transpose", "permute", "getitem", "chunk", "split", "expand", "squeeze", "unsqueeze",
          "flatten", "narrow", "select", "unbind", "contiguous", "to", "dropout", "t", "detach", "view_as",
          "movedim", "unflatten", "swapaxes", "float", "type_as", "adaptive_avg_pool2d", "diagonal"}  # fmt: skip
+"""Operators whose value may share its memory with another one."""
 
 
 def edited(module: fx.GraphModule, edit: Callable[[fx.Node], None]) -> fx.GraphModule:
     """Return a copy of ``module``, after ``edit`` has changed the copy of each node but the output."""
-    graph = fx.Graph()
-    copies: dict[fx.Node, fx.Node] = {}
-    for node in module.graph.nodes:
-        if node.op == "output":
-            graph.output(fx.node.map_arg(node.args[0], copies.__getitem__))
-        else:
-            copies[node] = graph.node_copy(node, copies.__getitem__)
-            edit(copies[node])
+    graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+    graph.output(graph.graph_copy(module.graph, copies))
+    for copy in copies.values():
+        edit(copy)
     return fx.GraphModule(torch.nn.Module(), graph)
 
 
@@ -197,11 +189,11 @@ _CACHE: dict[Any, bool] = {}
 
 
 def _prints(node: fx.Node) -> bool:
-    graph = fx.Graph()
-    inputs = {other: graph.placeholder(f"x_{i}") for i, other in enumerate(node.all_input_nodes)}
-    graph.output((graph.node_copy(node, inputs.__getitem__),))
+    printer = GraphPrinter()
+    printer.names = {source: f"x_{number}" for number, source in enumerate(node.all_input_nodes)}
     try:
-        to_source(fx.GraphModule(torch.nn.Module(), graph))
+        printer.node(node)
+        printer.value(node)  # which an assignment to items does not have
     except UserError:
         return False
     return True

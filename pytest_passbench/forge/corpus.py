@@ -1,28 +1,18 @@
-"""Step 1: the capture of every case at its sizes, and once in bfloat16 to find what follows the model's dtype.
-
-A case's graphs are kept in a file: source text and statistics as JSON, which nothing executes.
-"""
+"""The graphs of a model at each of its sizes, and once in bfloat16 to find what follows the model's dtype."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-from dataclasses import astuple, dataclass, field
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import fx
 
-from pytest_passbench.core.errors import UserError
-from pytest_passbench.forge.capture import Captured, ValueStats, capture
+from pytest_passbench.forge.capture import Captured, capture
 from pytest_passbench.forge.clean import clean, is_heavy, is_low_literal, lift, literals, sink
 from pytest_passbench.forge.models import ModelCase, Variant
-from pytest_passbench.suite.build import build_graph
-from pytest_passbench.suite.printing import to_source
-
-MAX_STATEMENTS = 50_000
-"""The most statements of a captured graph. Those of a whole model are many more than a task may have."""
 
 
 @dataclass
@@ -41,12 +31,15 @@ class Graph:
     captured: Captured
     low: dict[str, str] = field(default_factory=dict)
     follows: frozenset[str] = frozenset()
-    original: dict[str, str] = field(default_factory=dict)
 
     @property
     def graph(self) -> fx.Graph:
         """The operators."""
         return self.captured.module.graph
+
+
+Corpus = Mapping[str, Sequence[Graph]]
+"""The graphs of one model or of many, by the case's name."""
 
 
 def capture_case(case: ModelCase) -> list[Graph]:
@@ -58,13 +51,14 @@ def capture_case(case: ModelCase) -> list[Graph]:
     """
     model = case.build()
     first, *others = case.variants
-    real = [
-        _graph(case, first, i, captured)
-        for i, captured in enumerate(_cleaned(model, case.inputs(model, first), True))
-    ]
+    real = _graphs(model, case, first, True)
     graphs = list(real)
     for variant in others:
-        graphs += [graph for graph in _shapes_only(model, case, variant) if adopt(graph, real)]
+        try:
+            sized = _graphs(model, case, variant, False)
+        except Exception:  # a size that this architecture cannot take
+            continue
+        graphs += [graph for graph in sized if adopt(graph, real)]
     low = _capture_low(model, case)
     for graph in graphs:
         if graph.index < len(low):
@@ -74,16 +68,12 @@ def capture_case(case: ModelCase) -> list[Graph]:
     return graphs
 
 
-def _graph(case: ModelCase, variant: Variant, index: int, captured: Captured) -> Graph:
-    return Graph(case.name, case.modality, case.note, variant, index, captured)
-
-
-def _shapes_only(model: torch.nn.Module, case: ModelCase, variant: Variant) -> list[Graph]:
-    try:
-        captures = _cleaned(model, case.inputs(model, variant), False)
-    except Exception:  # a size that this architecture cannot take
-        return []
-    return [_graph(case, variant, index, captured) for index, captured in enumerate(captures)]
+def _graphs(model: torch.nn.Module, case: ModelCase, variant: Variant, execute: bool) -> list[Graph]:
+    captures = _cleaned(model, case.inputs(model, variant), execute)
+    return [
+        Graph(case.name, case.modality, case.note, variant, index, captured)
+        for index, captured in enumerate(captures)
+    ]
 
 
 def adopt(graph: Graph, real: list[Graph]) -> bool:
@@ -147,68 +137,3 @@ def annotate(graph: Graph, low: Captured) -> None:
         if a.op in ("call_function", "call_method")
         and any(is_low_literal(x, y) for x, y in zip(literals(a), literals(b), strict=False))
     )
-
-
-def save(graphs: list[Graph], path: Path) -> int:
-    """Write the graphs that have a spelling, and return how many these are."""
-    documents = [document for graph in graphs if (document := _document(graph)) is not None]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(documents), encoding="utf-8")
-    return len(documents)
-
-
-def load(path: Path) -> list[Graph]:
-    """Return the graphs of a file that :func:`save` wrote. Node names are ``in_0``, ``tmp_0``, ..."""
-    return [_graph_of(document, path) for document in json.loads(path.read_text(encoding="utf-8"))]
-
-
-def _document(graph: Graph) -> dict[str, Any] | None:
-    try:
-        source = to_source(graph.captured.module)
-    except UserError:
-        return None
-    names = printed_names(graph)
-    return {
-        "case": graph.case,
-        "modality": graph.modality,
-        "note": graph.note,
-        "variant": astuple(graph.variant),
-        "index": graph.index,
-        "source": source,
-        "values": {names[k]: astuple(v) for k, v in graph.captured.values.items() if k in names},
-        "low": {names[k]: v for k, v in graph.low.items() if k in names},
-        "follows": sorted(names[k] for k in graph.follows if k in names),
-        "original": {new: old for old, new in names.items() if new.startswith("in_")},
-    }
-
-
-def printed_names(graph: Graph) -> dict[str, str]:
-    """Return the printer's name of each node."""
-    names, inputs, values = {}, 0, 0
-    for node in graph.graph.nodes:
-        if node.op == "placeholder":
-            names[node.name], inputs = f"in_{inputs}", inputs + 1
-        elif node.op != "output" and getattr(node.target, "__name__", "") != "setitem":
-            names[node.name], values = f"tmp_{values}", values + 1
-    return names
-
-
-def _graph_of(document: dict[str, Any], path: Path) -> Graph:
-    module = build_graph(document["source"], str(path), statements=MAX_STATEMENTS)
-    values = {name: _stats(fields) for name, fields in document["values"].items()}
-    return Graph(
-        document["case"],
-        document["modality"],
-        document["note"],
-        Variant(*document["variant"]),
-        document["index"],
-        Captured(module, values),
-        document["low"],
-        frozenset(document["follows"]),
-        document["original"],
-    )
-
-
-def _stats(fields: list[Any]) -> ValueStats:
-    shape, dtype, *numbers = fields
-    return ValueStats(tuple(shape), dtype, *numbers)

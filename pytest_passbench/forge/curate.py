@@ -1,53 +1,73 @@
-"""Step 5: the subgraphs of a task, drawn from all places that have its operators, each checked by every rule.
+"""From an operator sequence to a task file: its places in a corpus are drawn, checked by every rule, and written.
 
-A task has one operator sequence, with many sources, dtypes and shapes.
+The corpus is one model's or that of many. A task has one operator sequence, with many sources, dtypes and shapes.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.task import Task, TaskHeader
-from pytest_passbench.forge.corpus import Graph
+from pytest_passbench.forge.corpus import Corpus
 from pytest_passbench.forge.decompose import calls, cut
 from pytest_passbench.forge.input_records import condition
 from pytest_passbench.forge.instances import DTYPES, Instance, curated, instances
 from pytest_passbench.forge.normal_form import digest
 from pytest_passbench.forge.probe import MAX_EXCESS_SECONDS, MAX_SECONDS, MIN_SECONDS, eager_seconds, suits, too_long
-from pytest_passbench.forge.windows import Window, siblings
+from pytest_passbench.forge.windows import Ops, Window, matching, siblings
+from pytest_passbench.suite.published import write_sample
+from pytest_passbench.suite.taskfile import write_task
 
 MIN_ELEMENTS, MAX_ELEMENTS = 64, 3_000_000
 """Bounds of a subgraph's input elements."""
+MAX_WINDOWS = 40
+"""The most places of a sequence from which subgraphs are drawn."""
+KNOWN_DTYPES = {"float32", "float64", "int64", "int32", "bool", "uint8", "int16", "int8"}
 
 
-def draw(windows: Sequence[Window], corpus: Mapping[str, Sequence[Graph]]) -> list[Instance]:
+@dataclass(frozen=True)
+class CuratedInstances:
+    """The instances that a task gets, why others were refused (``rule: text``), and the number of places of all."""
+
+    instances: list[Instance]
+    refusals: list[str]
+    places: int = 0
+
+
+def curated_instances(ops: Ops, corpus: Corpus, quota: int) -> CuratedInstances:
+    """Return the instances of a sequence from all places of a corpus, at most ``quota``."""
+    windows = [window for graphs in corpus.values() for window in matching(graphs, {ops})]
+    return dataclasses.replace(choose(draw(_few(windows), corpus), quota), places=len(windows))
+
+
+def _few(windows: Sequence[Window]) -> list[Window]:
+    """Return at most ``MAX_WINDOWS`` of the places; the first ones of every architecture come first."""
+    rank: Counter[str] = Counter()
+    order = []
+    for window in windows:
+        order.append((rank[window.case], digest([window.case]), window))
+        rank[window.case] += 1
+    return [window for _, _, window in sorted(order, key=lambda item: item[:2])][:MAX_WINDOWS]
+
+
+def draw(windows: Sequence[Window], corpus: Corpus) -> list[Instance]:
     """Return every distinct instance of the windows, in all sizes and dtypes, without running any."""
     by_key: dict[str, Instance] = {}
     for window in windows:
-        for graph, start, end in siblings(corpus[window.case], window):
-            piece = cut(calls(graph.graph)[start:end], graph.captured.values, graph.original)
+        for graph in siblings(corpus[window.case], window):
+            piece = cut(calls(graph.graph)[window.start : window.end], graph.captured.values)
             if piece is None or any(s.dtype not in KNOWN_DTYPES for s in piece.inputs):
                 continue
             for instance in instances(graph, piece):
                 if instance.ops == window.ops:
                     by_key.setdefault(instance.key, instance)
     return list(by_key.values())
-
-
-KNOWN_DTYPES = {"float32", "float64", "int64", "int32", "bool", "uint8", "int16", "int8"}
-
-
-@dataclass(frozen=True)
-class CuratedInstances:
-    """The instances that a task gets, and why others were refused: ``rule: text`` each."""
-
-    instances: list[Instance]
-    refusals: list[str]
 
 
 def choose(pool: Sequence[Instance], quota: int, patience: int = 8) -> CuratedInstances:
@@ -130,19 +150,15 @@ def make_task(instances: Sequence[Instance], tags: Sequence[str] = ()) -> Task:
     )
     ops = ordered[0].ops
     graphs = {text: f"g{i}" for i, text in enumerate(dict.fromkeys(instance.source for instance in ordered))}
-    names = unique(f"{instance.short}-{instance.dtype}-{instance.variant}" for instance in ordered)
+    names = unique("-".join((item.origin.rpartition("/")[2], item.dtype, item.variant)) for item in ordered)
     subgraphs = tuple(
         instance.subgraph(name, graphs[instance.source]) for name, instance in zip(names, ordered, strict=True)
     )
     modality = Counter(instance.modality for instance in ordered).most_common(1)[0][0]
     sources = tuple(sorted({instance.origin for instance in ordered}))
     header = TaskHeader(task_id(ops), tuple(ops), sources, tuple(tags), len(subgraphs), modality)
-    return Task(header, path_of(header), {key: text for text, key in graphs.items()}, subgraphs)
-
-
-def path_of(header: TaskHeader) -> Path:
-    """Return the place of the task file below the tasks' folder."""
-    return Path(header.modality) / f"{header.id}.task.yaml"
+    path = Path(modality) / f"{header.id}.task.yaml"
+    return Task(header, path, {key: text for text, key in graphs.items()}, subgraphs)
 
 
 def unique(names: Iterable[str]) -> list[str]:
@@ -153,3 +169,22 @@ def unique(names: Iterable[str]) -> list[str]:
         counts[name] += 1
         unique_names.append(name if counts[name] == 1 else f"{name}-{counts[name]}")
     return unique_names
+
+
+def write_tasks(tasks: Iterable[Task], out: Path, layout: str = "task") -> list[Path]:
+    """Write the tasks below ``out``, as task files or as folders in the published layout, and return their paths."""
+    paths = []
+    for task in tasks:
+        folder = out / ("train" if "train" in task.header.tags else task.header.modality)
+        path = folder / (task.id if layout == "published" else f"{task.id}.task.yaml")
+        try:
+            if layout == "published":
+                write_sample(task, path)
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_task(task, path)
+        except OSError as error:
+            raise UserError(f"cannot be written: {error.strerror}", where=path,
+                            remedy="name a folder that you may write to: --out=DIR") from error  # fmt: skip
+        paths.append(path)
+    return paths

@@ -6,6 +6,7 @@ outside it.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from torch import fx
 from pytest_passbench.forge.capture import ValueStats
 from pytest_passbench.forge.clean import is_heavy, is_inplace, writes_inside
 from pytest_passbench.suite.opnames import yields_tuple
+
+MODEL_NAME = "passbench_name"
+"""The key of a node's meta data that has the model's name of its value, if the node has another one."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +39,9 @@ def calls(graph: fx.Graph) -> list[fx.Node]:
 
 def light_runs(graph: fx.Graph) -> Iterator[list[fx.Node]]:
     """Yield the longest stretches of consecutive operators without a heavy one."""
-    run: list[fx.Node] = []
-    for node in calls(graph):
-        if is_heavy(node):
-            if run:
-                yield run
-            run = []
-        else:
-            run.append(node)
-    if run:
-        yield run
+    for heavy, run in itertools.groupby(calls(graph), is_heavy):
+        if not heavy:
+            yield list(run)
 
 
 def connected(nodes: Sequence[fx.Node]) -> bool:
@@ -59,9 +56,7 @@ def connected(nodes: Sequence[fx.Node]) -> bool:
     return len(reached) == len(inside)
 
 
-def cut(
-    nodes: Sequence[fx.Node], values: dict[str, ValueStats], original: dict[str, str] | None = None
-) -> GraphPiece | None:
+def cut(nodes: Sequence[fx.Node], values: dict[str, ValueStats]) -> GraphPiece | None:
     """Return the run as a graph of its own, or None if that is not possible.
 
     Values that enter or leave the run must be tensors, and no operator may write into values from outside. Items of
@@ -87,7 +82,7 @@ def cut(
     stats = tuple(values[n.name] for n in entering)
     module = fx.GraphModule(torch.nn.Module(), graph)
     names = tuple(n.name for n in entering)
-    origins = tuple(readable((original or {}).get(n.name, n.name), n.op) for n in entering)
+    origins = tuple(readable(n.meta.get(MODEL_NAME, n.name), n.op) for n in entering)
     return GraphPiece(module, stats, names, origins)
 
 

@@ -44,7 +44,6 @@ class Instance:
     dtype: str
     inputs: tuple[TensorSpec, ...]
     origin: str
-    short: str
     modality: str
     variant: str
     provenance: str
@@ -85,7 +84,6 @@ def instances(graph: Graph, piece: GraphPiece, dtypes: tuple[str, ...] = DTYPES)
             dtype=dtype,
             inputs=specs,
             origin=graph.case,
-            short=graph.case.rpartition("/")[2],
             modality=graph.modality,
             variant=graph.variant.label,
             provenance=f"{graph.case} ({graph.note}, batch {graph.variant.batch}, size {graph.variant.size})",
@@ -118,7 +116,7 @@ def scaled_up(instance: Instance) -> tuple[Instance | None, list[str]]:
     repair = repaired(probe.task, probe.subgraph)
     if repair is None:
         return None, complaints(probe)
-    scaled = dataclasses.replace(instance, inputs=repair[0].inputs)
+    scaled = dataclasses.replace(instance, inputs=repair.inputs)
     return dataclasses.replace(scaled, meta=(("widened", True), ("null_from", scaled.probe().null_from))), []
 
 

@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pytest_passbench.core.errors import UserError
+from torch.fx import Node
+
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.core.task import Task
 from pytest_passbench.forge.corpus import Graph, capture_case
-from pytest_passbench.forge.curate import choose, draw, make_task
+from pytest_passbench.forge.curate import curated_instances, make_task
 from pytest_passbench.forge.decompose import calls
 from pytest_passbench.forge.models import ModelCase
-from pytest_passbench.forge.sequence_choice import Ops, SequenceChoice, candidates, select
-from pytest_passbench.forge.user_model import fault_of
-from pytest_passbench.forge.windows import (
-    Window,
-    first_size,
-    fusible,
-    matching,
-    names,
-    real_ops,
-    typical_windows,
-    window,
-)
-from pytest_passbench.suite.limits import limited_memory
+from pytest_passbench.forge.sequence_choice import SequenceChoice, about_new, candidates, select
+from pytest_passbench.forge.user_model import as_user_error
+from pytest_passbench.forge.windows import Ops, Window, about, first_size, fusible, real_ops, typical_windows
+from pytest_passbench.suite.opnames import op_name
 
 QUOTA = 6
 """The most subgraphs of a task."""
 MAX_RUNS = 100
 """The most runs of operators that are tried, if not three for each task asked for are more."""
-MAX_RUNS_PER_OPERATOR = 4
-"""The most short runs that are tried for an operator that no task has yet."""
-MAX_SHORT, MAX_PLACES = 8, 3
-"""The most calls of a short run, and the most places of an operator that short runs are taken from."""
+MAX_PLACES = 3
+"""The most places of an operator that short runs are taken from."""
+SHORT = tuple((before, after) for before in range(7, -1, -1) for after in range(max(1, 2 - before), 9 - before))
+"""The short runs about an operator, of 2 to 8 calls: those before it, and those from it on."""
 MAX_MERGES = 200
 
 
@@ -68,7 +60,9 @@ def make(case: ModelCase, count: int, progress: ProgressLines, remedy: str | Non
     cannot be captured.
     """
     progress.stage(f"capturing {case.name}")
-    graphs, result = _captured(case, remedy), ModelTasks(count)
+    result = ModelTasks(count)
+    with as_user_error(case, remedy):
+        graphs = capture_case(case)
     if graphs:
         variants = {graph.variant for graph in graphs}
         for left in (variant for variant in case.variants if variant not in variants):
@@ -78,24 +72,16 @@ def make(case: ModelCase, count: int, progress: ProgressLines, remedy: str | Non
     return result
 
 
-def _captured(case: ModelCase, remedy: str | None) -> list[Graph]:
-    with limited_memory():
-        try:
-            return capture_case(case)
-        except UserError:
-            raise
-        except Exception as error:  # the model's own
-            raise fault_of(case, error, remedy) from error
-
-
 class _RunSearch:
     """The runs of a model's graphs, tried one after another until enough tasks are made."""
 
     def __init__(self, case: ModelCase, graphs: Sequence[Graph], result: ModelTasks, progress: ProgressLines) -> None:
         self.case, self.graphs, self.result, self.progress = case, graphs, result, progress
+        self.corpus = {case.name: graphs}
+        self.max_runs = max(MAX_RUNS, 3 * result.requested)
         whole = (real_ops(graphs[place], 0, len(calls(graphs[place].graph))) for place in first_size(graphs))
         self.names = {name for ops in whole for name in ops}
-        self.attempts: Counter[str] = Counter()
+        self.covered: set[str] = set()
         self.tried: set[Ops] = set()
 
     def run(self) -> None:
@@ -103,28 +89,25 @@ class _RunSearch:
         self.progress.stage(
             f"looking for runs in {counted(len(self.graphs), 'graph')} with {counted(len(self.names), 'operator')}"
         )
-        self._try(self._ranked([*fusible(self.graphs), *self._typical()]))
+        self._try(self._ranked([*fusible(self.graphs), *typical_windows(self.corpus, MAX_MERGES)]))
         if not self._ended():
             self.progress.stage("looking for short runs about operators that no task has yet")
-            windows = list(short(self.graphs, self.names))
-            self._try(self._about_new(self._ranked(windows)))
+            windows = self._short()
+            self._try(about_new(self._ranked(windows), self.covered, lambda choice: choice.core))
             self._try(self._ranked(windows))
 
-    def _typical(self) -> list[Window]:
-        return typical_windows({self.case.name: list(self.graphs)}, MAX_MERGES)
+    def _short(self) -> list[Window]:
+        places: Counter[str] = Counter()
+
+        def is_early(node: Node) -> bool:
+            places[op_name(node)] += 1
+            return op_name(node) in self.names and places[op_name(node)] <= MAX_PLACES
+
+        return list(about(self.graphs, is_early, SHORT, "short"))
 
     def _ranked(self, windows: Iterable[Window]) -> list[SequenceChoice]:
-        all_windows = list(windows)
-        worth = candidates(all_windows, {self.case.name: self.case.modality})
-        open_ones = [choice for choice in worth if choice.ops not in self.tried]
-        return select(open_ones, max(MAX_RUNS, 3 * self.result.requested), quotas=False)
-
-    def _about_new(self, ranked: Sequence[SequenceChoice]) -> Iterator[SequenceChoice]:
-        for choice in ranked:
-            new = set(choice.core) - {op for task in self.result.tasks for op in task.header.ops}
-            if any(self.attempts[op] < MAX_RUNS_PER_OPERATOR for op in new):
-                self.attempts.update(new)
-                yield choice
+        choices = candidates(windows, {self.case.name: self.case.modality})
+        return select([c for c in choices if c.ops not in self.tried], self.max_runs, quotas=False)
 
     def _try(self, choices: Iterable[SequenceChoice]) -> None:
         for choice in choices:
@@ -137,32 +120,16 @@ class _RunSearch:
             self._curate(choice.ops)
 
     def _curate(self, ops: Ops) -> None:
-        pool = draw(list(matching(self.graphs, {ops})), {self.case.name: self.graphs})
-        instances = choose(pool, QUOTA)
+        curated = curated_instances(ops, self.corpus, QUOTA)
         self.tried.add(ops)
-        if instances.instances:
-            self.result.tasks.append(make_task(instances.instances))
+        if curated.instances:
+            self.result.tasks.append(make_task(curated.instances))
+            self.covered.update(ops)
         else:
-            self.result.refused[ops] = most_frequent(instances.refusals)
+            self.result.refused[ops] = most_frequent(curated.refusals)
 
     def _ended(self) -> bool:
-        return len(self.result.tasks) >= self.result.requested or self.result.tried >= max(
-            MAX_RUNS, 3 * self.result.requested
-        )
-
-
-def short(graphs: Sequence[Graph], operators: Collection[str]) -> Iterator[Window]:
-    """Yield every window of 2 to :data:`MAX_SHORT` calls about the first places of each of ``operators``."""
-    counts: Counter[str] = Counter()
-    for place in first_size(graphs):
-        named = names(graphs[place])
-        for spot, name in enumerate(named):
-            if name not in operators or counts[name] == MAX_PLACES:
-                continue
-            counts[name] += 1
-            for start in range(max(0, spot - MAX_SHORT + 1), spot + 1):
-                for end in range(max(spot + 1, start + 2), min(start + MAX_SHORT, len(named)) + 1):
-                    yield from window(graphs, place, start, end, "short")
+        return len(self.result.tasks) >= self.result.requested or self.result.tried >= self.max_runs
 
 
 def most_frequent(refusals: Sequence[str]) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from torch import fx
 from pytest_passbench.rewrite.names import COMMUTATIVE, DIM_NAMES
 from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
 from pytest_passbench.suite.opnames import is_metadata
-from pytest_passbench.suite.printing import to_source
+from pytest_passbench.suite.printing import GraphPrinter
 
 ROUNDS = 4
 """How often colours are refined by the colours of their users: enough to tell inputs apart by their place."""
@@ -196,23 +196,10 @@ def _alive(form: _NormalForm) -> set[fx.Node]:
 
 
 def canonical_source(module: fx.GraphModule) -> str:
-    """Return the source of ``module`` with inputs ``in_0``, ``in_1``, ... in order of first use, and values
-    ``tmp_0``, ...
-    """
-    graph, copies = fx.Graph(), {}
-    calls = (n for n in module.graph.nodes if n.op != "placeholder")
-    order = [a for n in calls for a in n.all_input_nodes if a.op == "placeholder"]
-    for index, node in enumerate(dict.fromkeys(order)):
-        copies[node] = graph.placeholder(f"in_{index}")
-    count = 0
-    for node in module.graph.nodes:
-        if node.op == "output":
-            graph.output(fx.node.map_arg(node.args[0], copies.__getitem__))
-        elif node.op != "placeholder":
-            copies[node] = graph.node_copy(node, copies.__getitem__)
-            copies[node]._rename(f"tmp_{count}")
-            count += 1
-    return to_source(fx.GraphModule(torch.nn.Module(), graph))
+    """Return the source of ``module`` with its inputs in order of first use. Unused ones are left out."""
+    inner = [node for node in module.graph.nodes if node.op != "placeholder"]
+    inputs = dict.fromkeys(a for node in inner for a in node.all_input_nodes if a.op == "placeholder")
+    return GraphPrinter().text([*inputs, *inner])
 
 
 def digest(parts: Iterable[str], length: int = 16) -> str:

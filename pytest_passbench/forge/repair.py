@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from torch import fx
 
@@ -24,52 +24,26 @@ MAX_STEPS = 5
 MAX_MAGNITUDE = 1e4
 """No mean or deviation is scaled beyond this: float16 has no larger squares."""
 
-Change = tuple[int, float]
-"""The number of an input, and its factor."""
 
-
-def repaired(
-    task: Task, subgraph: Subgraph, refused: Sequence[tuple[Change, ...]] = ()
-) -> tuple[Subgraph, tuple[Change, ...]] | None:
-    """Return the subgraph with inputs that pass every rule, and the changes; None if no scaling does that.
-
-    ``known`` are changes that repaired other subgraphs of the task. They are tried first.
-    """
-    for former in refused:
-        if not repair_lines(task, trial := changed(subgraph, former)):
-            return trial, former
-    best = subgraph
-    changes: tuple[Change, ...] = ()
-    left = repair_lines(task, best)
+def repaired(task: Task, subgraph: Subgraph) -> Subgraph | None:
+    """Return the subgraph with inputs that pass every rule, some of them scaled; None if no scaling does that."""
+    left = complaints(Probe(task, subgraph))
     for _ in range(MAX_STEPS):
-        if not left:
-            return best, changes
-        if not all(text.startswith(REPAIRABLE) for text in left):
+        if not left or not all(text.startswith(REPAIRABLE) for text in left):
+            break
+        trials = (changed(subgraph, *change) for change in candidates(Probe(task, subgraph), left[0]))
+        judged = ((trial, complaints(Probe(task, trial))) for trial in trials)
+        better = next((pair for pair in judged if len(pair[1]) < len(left)), None)
+        if better is None:
             return None
-        repair = None
-        for change in candidates(Probe(task, best), left[0]):
-            rest = repair_lines(task, trial := changed(best, (change,)))
-            if len(rest) < len(left):
-                repair = (trial, change, rest)
-                break
-        if repair is None:
-            return None
-        best, left = repair[0], repair[2]
-        changes = (*changes, repair[1])
-    return (best, changes) if not left else None
+        subgraph, left = better
+    return None if left else subgraph
 
 
-def repair_lines(task: Task, subgraph: Subgraph) -> list[str]:
-    """Return the rules' complaints about the subgraph."""
-    return complaints(Probe(task, subgraph))
-
-
-def changed(subgraph: Subgraph, changes: Sequence[Change]) -> Subgraph:
-    """Return the subgraph with inputs scaled, marked as widened."""
+def changed(subgraph: Subgraph, place: int, factor: float) -> Subgraph:
+    """Return the subgraph with an input scaled, marked as widened."""
     inputs = list(subgraph.inputs)
-    for place, factor in changes:
-        if place < len(inputs):
-            inputs[place] = rounded(scaled(inputs[place], factor))
+    inputs[place] = rounded(scaled(inputs[place], factor))
     return dataclasses.replace(subgraph, inputs=tuple(inputs), meta={"widened": True, **subgraph.meta})
 
 
@@ -80,8 +54,8 @@ def rounded(spec: TensorSpec) -> TensorSpec:
     return dataclasses.replace(spec, mean=mean, std=std, min=low, max=high)
 
 
-def candidates(probe: Probe, complaint: str) -> Iterator[Change]:
-    """Yield the changes to try: of the inputs nearest to what is complained about, weights first."""
+def candidates(probe: Probe, complaint: str) -> Iterator[tuple[int, float]]:
+    """Yield the number of an input and its factor: those nearest to what is complained about, weights first."""
     nodes = [node for node in probe.pure.graph.nodes if node.op == "placeholder"]
     near = [node for node in _upstream(probe, complaint) if node in nodes]
     specs = {node: probe.subgraph.inputs[place] for place, node in enumerate(nodes)}

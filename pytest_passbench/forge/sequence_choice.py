@@ -1,20 +1,17 @@
-"""Step 4: the choice of the operator sequences that become tasks. Greedy: rare operator bigrams and all families
-count.
-"""
+"""The choice of the operator sequences that become tasks. Greedy: rare operator bigrams and all families count."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from pytest_passbench.forge.clean import HEAVY
 from pytest_passbench.forge.rules import IDENTITIES
-from pytest_passbench.forge.windows import MAX_OPERATORS, Window
+from pytest_passbench.forge.windows import MAX_OPERATORS, Ops, Window
 
-Ops = tuple[str, ...]
 LAYOUT = IDENTITIES | {"transpose", "permute", "unsqueeze", "chunk", "split", "t", "movedim", "unbind", "size",
                        "swapaxes", "narrow", "select", "arange", "zeros", "ones", "full", "tensor",
                        "stack"}  # fmt: skip
@@ -24,6 +21,8 @@ MAKERS = {"arange", "zeros", "ones", "full", "tensor", "linspace", "as_tensor", 
           "full_like", "zeros_like", "ones_like", "empty", "meshgrid", "stack"}  # fmt: skip
 """A sequence that begins with one of these begins with work that a pass could do once and keep."""
 HEAVY_NAMES = {name.strip("_") for name in HEAVY}
+MAX_TRIES = 4
+"""The most sequences that are tried for an operator that no task has yet."""
 
 
 @dataclass
@@ -81,6 +80,21 @@ def is_worth(choice: SequenceChoice) -> bool:
         return False
     light = [op for op in choice.core if op not in HEAVY_NAMES]
     return len(choice.core) * 3 >= len(choice.ops) and len(light) >= 1 and len(light) * 4 >= len(choice.ops)
+
+
+def about_new(
+    choices: Iterable[SequenceChoice], covered: Collection[str], operators: Callable[[SequenceChoice], Ops]
+) -> Iterator[SequenceChoice]:
+    """Yield the sequences about an operator that no task covers yet: at most :data:`MAX_TRIES` for each of these.
+
+    ``operators`` returns those of a sequence that count. ``covered`` may grow meanwhile.
+    """
+    tries: Counter[str] = Counter()
+    for choice in choices:
+        new = {op for op in operators(choice) if op not in covered and tries[op] < MAX_TRIES}
+        if new:
+            tries.update(new)
+            yield choice
 
 
 LENGTHS = ((2, 3, 0.26), (4, 5, 0.28), (6, 8, 0.22), (9, 12, 0.12), (13, 20, 0.08), (21, 33, 0.04))

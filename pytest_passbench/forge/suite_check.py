@@ -1,26 +1,17 @@
-"""Checks of a suite: every curation rule on every subgraph, the rules between tasks, and whether the tasks can be
-made again from a fresh capture of an architecture.
-"""
+"""Checks of a suite: every curation rule on every subgraph, and the rules between tasks."""
 
 from __future__ import annotations
 
-import functools
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from pytest_passbench.core.task import Task
-from pytest_passbench.forge.corpus import capture_case
-from pytest_passbench.forge.curate import draw
-from pytest_passbench.forge.models import ModelCase
-from pytest_passbench.forge.normal_form import canonical_source, digest, normal_form
+from pytest_passbench.forge.normal_form import normal_form
 from pytest_passbench.forge.probe import Probe
 from pytest_passbench.forge.rules import complaints
-from pytest_passbench.forge.windows import matching
 from pytest_passbench.suite import workers
-from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.find import TaskRef
 
 
@@ -79,21 +70,6 @@ def form_of(probe: Probe) -> NormalForms:
     return NormalForms(header.id, probe.subgraph.id, "train" in header.tags, sized, shapeless)
 
 
-def between(refs: Sequence[TaskRef], processes: int = 1) -> Iterator[Complaint]:
-    """Yield the complaints of the rules between tasks alone: operators and graphs that two of them have."""
-    yield from renamed(refs)
-    yield from duplicates(
-        [form for task_forms in workers.in_order(forms, refs, processes, __name__) for form in task_forms]
-    )
-
-
-def forms(ref: TaskRef) -> list[NormalForms]:
-    """Return the normal forms of a task's subgraphs."""
-    torch.set_num_threads(1)
-    task = ref.load()
-    return [form_of(Probe(task, subgraph)) for subgraph in task.subgraphs]
-
-
 def renamed(refs: Sequence[TaskRef]) -> Iterator[Complaint]:
     """Yield tasks with the operators of another one."""
     owners: dict[tuple[str, ...], str] = {}
@@ -120,40 +96,7 @@ def duplicates(forms: Iterable[NormalForms]) -> Iterator[Complaint]:
             )
 
 
-def identities(task: Task) -> Iterator[tuple[str, str]]:
-    """Yield a hash per subgraph, which no renaming of values or inputs changes, with the subgraph's id."""
-    canonical = functools.cache(lambda key: canonical_source(build_graph(task.graphs[key], str(task.path))))
-    for subgraph in task.subgraphs:
-        shapes = [f"{spec.shape}{spec.dtype}" for spec in subgraph.inputs]
-        yield digest([canonical(subgraph.graph), *shapes]), subgraph.id
-
-
 def sample(refs: Iterable[TaskRef], share: float) -> list[TaskRef]:
     """Return all lite tasks and ``share`` of the others, by a hash of their ids: the same ones every time."""
     limit = share * 2**32
     return [r for r in refs if "lite" in r.header.tags or zlib.crc32(r.id.encode()) < limit]
-
-
-@dataclass(frozen=True)
-class Verified:
-    """The result for one architecture: the number of committed subgraphs that were made again, and the names of
-    the others.
-    """
-
-    case: str
-    same: int
-    missing: tuple[str, ...]
-
-
-def verify(case: ModelCase, tasks: Sequence[Task]) -> Verified:
-    """Capture ``case`` anew, cut the operators of every task that names it, and compare the hashes."""
-    case_tasks = [task for task in tasks if case.name in task.header.sources]
-    graphs = capture_case(case)
-    windows = list(matching(graphs, {task.header.ops for task in case_tasks}))
-    keys = {instance.key for instance in draw(windows, {case.name: graphs})}
-    reproduced = []
-    for task in case_tasks:
-        case_subgraphs = {s.id for s in task.subgraphs if s.source.startswith(f"{case.name} (")}
-        reproduced += [(key, f"{task.id}/{name}") for key, name in identities(task) if name in case_subgraphs]
-    missing = tuple(name for key, name in reproduced if key not in keys)
-    return Verified(case.name, len(reproduced) - len(missing), missing)

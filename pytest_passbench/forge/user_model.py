@@ -11,7 +11,8 @@ import inspect
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from pytest_passbench.core.escape import abbreviated, line
 from pytest_passbench.core.files import kind_of
 from pytest_passbench.core.paths import PACKAGE
 from pytest_passbench.forge import models
+from pytest_passbench.forge.capture import dtype_name
 from pytest_passbench.forge.models import ModelCase, Variant
+from pytest_passbench.suite.limits import limited_memory
 
 LIBRARIES = (
     str(PACKAGE),
@@ -172,6 +175,18 @@ def case_of_hub(name: str) -> ModelCase:
     return case_of_config(config, Path(name).name)
 
 
+@contextmanager
+def as_user_error(case: ModelCase, remedy: str | None) -> Iterator[None]:
+    """Limit the memory meanwhile, and raise UserError, with ``remedy``, for what the model raises."""
+    with limited_memory():
+        try:
+            yield
+        except UserError:
+            raise
+        except Exception as error:  # the model's own
+            raise fault_of(case, error, remedy) from error
+
+
 def fault_of(case: ModelCase, error: Exception, remedy: str | None) -> UserError:
     """Return the message for a case that cannot be captured.
 
@@ -232,5 +247,5 @@ def _forms(inputs: Any) -> str:
 
 def _form(value: Any) -> str:
     if isinstance(value, torch.Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+        return f"{dtype_name(value)} {list(value.shape)}"
     return type(value).__name__

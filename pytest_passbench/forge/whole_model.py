@@ -18,9 +18,8 @@ from pytest_passbench.forge.clean import clean, lift
 from pytest_passbench.forge.decompose import readable
 from pytest_passbench.forge.input_records import record, widen
 from pytest_passbench.forge.models import ModelCase
-from pytest_passbench.forge.user_model import fault_of
+from pytest_passbench.forge.user_model import as_user_error
 from pytest_passbench.suite.build import check_graphs
-from pytest_passbench.suite.limits import limited_memory
 from pytest_passbench.suite.opnames import is_random, op_name, operator_sequence
 from pytest_passbench.suite.printing import to_source
 
@@ -42,14 +41,9 @@ def whole_model(case: ModelCase, remedy: str | None = None) -> WholeModel:
     with ``remedy``, for a model that fails, and for one that ``torch.compile`` captures in several graphs or none.
     """
     torch._dynamo.utils.counters.clear()
-    with limited_memory():
-        try:
-            model = case.build()
-            captures = [_only(case, capture(model, case.inputs(model, size))) for size in case.variants]
-        except UserError:
-            raise
-        except Exception as error:  # the model's own
-            raise fault_of(case, error, remedy) from error
+    with as_user_error(case, remedy):
+        model = case.build()
+        captures = [_only(case, capture(model, case.inputs(model, size))) for size in case.variants]
     left_out = dict.fromkeys(name for captured in captures for name in _cleaned(captured))
     drawn = next((node for captured in captures for node in captured.module.graph.nodes if is_random(node)), None)
     if drawn is not None:

@@ -1,14 +1,13 @@
-"""Step 2: the places of operator sequences in the corpus, by the way they were found (typical, fusible, anchored,
-rare, matching).
+"""The drawing of operator sequences from a corpus: fusible and typical ones, those about some operators, and places
+of a given sequence.
 """
 
 from __future__ import annotations
 
-import json
+import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import astuple, dataclass
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from torch import fx
 
 from pytest_passbench.forge.capture import ValueStats
 from pytest_passbench.forge.clean import is_heavy
-from pytest_passbench.forge.corpus import Graph
+from pytest_passbench.forge.corpus import Corpus, Graph
 from pytest_passbench.forge.decompose import GraphPiece, calls, connected, cut, light_runs
 from pytest_passbench.forge.ngrams import fold, typical
 from pytest_passbench.forge.normal_form import digest
@@ -45,7 +44,7 @@ class Window:
     place: int
     start: int
     end: int
-    ops: tuple[str, ...]
+    ops: Ops
     kind: str
     outputs: int = 1
 
@@ -55,7 +54,7 @@ def names(graph: Graph) -> list[str]:
     return [op_name(node) for node in calls(graph.graph)]
 
 
-def real_ops(graph: Graph, start: int, end: int) -> tuple[str, ...]:
+def real_ops(graph: Graph, start: int, end: int) -> Ops:
     """Return the names of a window's operators that work on elements, as a task's header lists them."""
     return tuple(op_name(node) for node in calls(graph.graph)[start:end] if not is_metadata(node))
 
@@ -81,17 +80,12 @@ def fusible(graphs: Sequence[Graph], ranges: RunRanges | None = None) -> list[Wi
     windows: list[Window] = []
     ranges = {} if ranges is None else ranges
     keys: set[str] = set()
-    for place, graph in enumerate(graphs):
-        if graph.variant != graphs[0].variant:
-            continue
+    for place in first_size(graphs):
+        graph = graphs[place]
         position = {node: i for i, node in enumerate(calls(graph.graph))}
         for run in light_runs(graph.graph):
-            key = digest(
-                [
-                    f"{op_name(n)}{graph.captured.values.get(n.name) and graph.captured.values[n.name].shape}"
-                    for n in run
-                ]
-            )
+            stats = [(op_name(node), graph.captured.values.get(node.name)) for node in run]
+            key = digest(f"{name}{value and value.shape}" for name, value in stats)
             if key in keys or len(run) < 2 or len(keys) >= MAX_RUNS:
                 continue
             keys.add(key)
@@ -108,25 +102,37 @@ def anchored(graphs: Sequence[Graph]) -> list[Window]:
 
     A fused kernel can compute a convolution or an attention together with its neighbours.
     """
-    windows: list[Window] = []
+    return list(about(graphs, is_heavy, REACHES, "anchored", 2))
+
+
+def about(
+    graphs: Sequence[Graph],
+    is_centre: Callable[[fx.Node], bool],
+    reaches: Sequence[tuple[int, int]],
+    kind: str,
+    limit: float = math.inf,
+) -> Iterator[Window]:
+    """Yield the runs about some operators at a case's first size, at most ``limit`` windows for each sequence.
+
+    ``reaches`` are pairs: the operators before such an operator, and those from it on.
+    """
     counts: Counter[Ops] = Counter()
     for place in first_size(graphs):
         nodes = calls(graphs[place].graph)
-        for spot in (i for i, node in enumerate(nodes) if is_heavy(node)):
-            for start, end in ((spot - before, spot + after) for before, after in REACHES):
+        for spot in (i for i, node in enumerate(nodes) if is_centre(node)):
+            for start, end in ((spot - before, spot + after) for before, after in reaches):
                 ops = real_ops(graphs[place], max(start, 0), end)
-                if start >= 0 and end <= len(nodes) and len(ops) >= 2 and counts[ops] < 2:
-                    cuts = list(window(graphs, place, start, end, "anchored"))
+                if start >= 0 and end <= len(nodes) and len(ops) >= 2 and counts[ops] < limit:
+                    cuts = list(window(graphs, place, start, end, kind))
                     counts[ops] += len(cuts)
-                    windows += cuts
-    return windows
+                    yield from cuts
 
 
-def typical_windows(corpus: dict[str, list[Graph]], merges: int = MAX_MERGES) -> list[Window]:
+def typical_windows(corpus: Corpus, merges: int = MAX_MERGES) -> list[Window]:
     """Return the typical n-grams of the whole corpus: at most two windows per case and n-gram."""
     owners = [(case, place) for case, graphs in corpus.items() for place in first_size(graphs)]
     grams = typical(fold([names(corpus[case][place]) for case, place in owners], merges))
-    groups: dict[tuple[str, tuple[str, ...]], list[Window]] = defaultdict(list)
+    groups: dict[tuple[str, Ops], list[Window]] = defaultdict(list)
     for gram, places in grams.items():
         for spot in places:
             case, place = owners[spot.sequence]
@@ -140,73 +146,36 @@ def first_size(graphs: Sequence[Graph]) -> list[int]:
     return [place for place, graph in enumerate(graphs) if graph.variant == graphs[0].variant]
 
 
-def save_windows(windows: Sequence[Window], path: Path) -> None:
-    """Write the windows as JSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([astuple(item) for item in windows]), encoding="utf-8")
-
-
-def load_windows(path: Path) -> list[Window]:
-    """Return the windows that :func:`save_windows` wrote."""
-    rows = json.loads(path.read_text(encoding="utf-8"))
-    return [Window(case, place, start, end, tuple(ops), *rest) for case, place, start, end, ops, *rest in rows]
-
-
-def siblings(graphs: Sequence[Graph], origin: Window) -> Iterator[tuple[Graph, int, int]]:
-    """Yield the same operators in the same place of the same case, at every size it was captured at."""
-    base = graphs[origin.place]
+def siblings(graphs: Sequence[Graph], origin: Window) -> Iterator[Graph]:
+    """Yield the graphs of every size that have the same operators in the same place."""
     for graph in graphs:
-        if graph.index == base.index and real_ops(graph, origin.start, origin.end) == origin.ops:
-            yield graph, origin.start, origin.end
+        same_graph = graph.index == graphs[origin.place].index
+        if same_graph and real_ops(graph, origin.start, origin.end) == origin.ops:
+            yield graph
 
 
-def around(graphs: Sequence[Graph], operators: Collection[str]) -> Iterator[Window]:
-    """Yield short windows about every place of one of ``operators`` at a case's first size."""
-    for place in first_size(graphs):
-        named = names(graphs[place])
-        for spot, name in enumerate(named):
-            if name in operators:
-                for before, after in ((1, 1), (0, 2), (2, 1), (1, 2), (0, 3), (2, 3), (3, 2), (4, 4)):
-                    if spot >= before and spot + after <= len(named):
-                        yield from window(graphs, place, spot - before, spot + after, "rare")
+def matching(graphs: Sequence[Graph], sequences: Collection[Ops], limit: int = 3) -> Iterator[Window]:
+    """Yield the places of these sequences at a case's first size, at most ``limit`` of each.
 
-
-def matching(graphs: Sequence[Graph], sequences: Collection[tuple[str, ...]], limit: int = 3) -> Iterator[Window]:
-    """Yield the places of the ``wanted`` sequences at a case's first size, at most ``limit`` of each."""
+    Bookkeeping operators may stand between and behind the operators of a sequence.
+    """
     prefixes = {ops[:length] for ops in sequences for length in range(1, len(ops) + 1)}
-    counts: Counter[tuple[str, ...]] = Counter()
+    counts: Counter[Ops] = Counter()
     for place in first_size(graphs):
-        nodes = calls(graphs[place].graph)
-        named = [None if is_metadata(node) else op_name(node) for node in nodes]
-        for start, ops, end in _walk(named, prefixes):
-            if ops in sequences and counts[ops] < limit:
-                tails = (end + extra for extra in range(_metadata_after(named, end) + 1))
-                match = next((w for tail in tails for w in window(graphs, place, start, tail, "matching")), None)
-                if match is not None:
-                    counts[ops] += 1
-                    yield match
-
-
-def _walk(named: Sequence[str | None], prefixes: Collection[Ops]) -> Iterator[tuple[int, Ops, int]]:
-    """Yield every start, each known prefix that begins there, and the prefix's end."""
-    for start, first in enumerate(named):
-        ops: tuple[str, ...] = ()
-        for end in range(start, len(named) if first is not None else start):
-            name = named[end]
-            if name is None:
-                continue
-            ops = (*ops, name)
-            if ops not in prefixes:
-                break
-            yield start, ops, end + 1
-
-
-def _metadata_after(named: Sequence[str | None], end: int) -> int:
-    """Return the number of bookkeeping operators that follow ``end``."""
-    count = 0
-    while end + count < len(named) and named[end + count] is None:
-        count += 1
-    return count
+        named = [None if is_metadata(node) else op_name(node) for node in calls(graphs[place].graph)]
+        for start in (i for i, name in enumerate(named) if name is not None):
+            ops: Ops = ()
+            last: Ops = ()
+            for end in range(start, len(named)):
+                name = named[end]
+                ops = ops if name is None else (*ops, name)
+                if ops not in prefixes:
+                    break
+                if ops in sequences and ops != last and counts[ops] < limit:
+                    for match in window(graphs, place, start, end + 1, "matching"):
+                        counts[ops] += 1
+                        last = ops
+                        yield match
 
 
 def kernel_count(module: fx.GraphModule, inputs: Sequence[ValueStats]) -> int:

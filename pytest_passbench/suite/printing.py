@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -31,19 +31,20 @@ def to_source(gm: torch.fx.GraphModule) -> str:
     the operator's name if the allow-list has no spelling of it. Raises UserError for submodules and attributes
     too, since they have to be lifted to inputs.
     """
-    return GraphPrinter().module(gm)
+    return GraphPrinter().text(gm.graph.nodes)
 
 
 class GraphPrinter:
-    """The printer of one graph. It names the nodes in graph order, and spells each one."""
+    """The printer of one graph. It names the nodes in the order in which it gets them, and spells each one."""
 
     def __init__(self) -> None:
         self.names: dict[torch.fx.Node, str] = {}
         self.inputs: list[str] = []
         self.lines: list[str] = []
 
-    def module(self, gm: torch.fx.GraphModule) -> str:
-        for node in gm.graph.nodes:
+    def text(self, nodes: Iterable[torch.fx.Node]) -> str:
+        """Return the source of a graph's nodes. Those that a node uses come before it."""
+        for node in nodes:
             self.node(node)
         return "\n    ".join([signature(self.inputs), *self.lines]) + "\n"
 

@@ -1,17 +1,29 @@
-"""Counts of a suite: what its tasks come from, what they compute, and how much faster they could be."""
+"""Counts of a suite: what its tasks come from, what they compute, and how much faster they could be.
+
+The *long tail* is TorchInductor's speed-up over eager on one subgraph of each task, with its interval.
+``benchmarks/longtail.py`` measures it by the judge, and writes ``docs/suite-longtail.json``.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import kind_of
 from pytest_passbench.core.task import Task
 from pytest_passbench.suite.find import edition_of
 from pytest_passbench.suite.source import parse
 
 CONVOLUTION = "conv"
 """How the names of convolutions begin."""
+LONGTAIL_FILE = Path("docs") / "suite-longtail.json"
+"""The file's place beside the folder of the tasks."""
+FASTER, SLOWER, OPEN = "faster", "slower", "open"
 
 
 def counts(tasks: Sequence[Task]) -> dict[str, Any]:
@@ -52,3 +64,45 @@ def outputs(task: Task) -> int:
 def _returned(source: str, origin: str) -> int:
     value = parse(source, origin).body[-1].value  # type: ignore[attr-defined]
     return len(getattr(value, "elts", [value]))
+
+
+@dataclass(frozen=True)
+class SpeedupRow:
+    """A subgraph's speed-up by TorchInductor's defaults, and the interval that the judge gives it.
+
+    ``load``: the machine's load average when it was measured.
+    """
+
+    task: str
+    subgraph: str
+    dtype: str
+    eager_us: float
+    speedup: float
+    low: float
+    high: float
+    load: float
+
+    @property
+    def kind(self) -> str:
+        """The class of the row: faster or slower than eager, or open if the interval has 1 in it."""
+        return FASTER if self.low > 1 else SLOWER if self.high < 1 else OPEN
+
+
+def longtail_counts(rows: Sequence[SpeedupRow]) -> dict[str, Any]:
+    """Return the number of rows, and how many of them are in each class."""
+    kinds = [row.kind for row in rows]
+    return {"graphs": len(rows), **{kind: kinds.count(kind) for kind in (FASTER, SLOWER, OPEN)}}
+
+
+def load_longtail(path: Path) -> list[SpeedupRow]:
+    """Return the rows of a file that ``benchmarks/longtail.py`` wrote; none if there is no file.
+
+    Raises UserError for a file of another form.
+    """
+    if kind_of(path) != "file":
+        return []
+    try:
+        return [SpeedupRow(*row) for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"no rows of the long tail: {error}", where=path,
+                        remedy="benchmarks/longtail.py --write makes it anew") from error  # fmt: skip

@@ -12,15 +12,15 @@ import torch
 from torch import nn
 
 from pytest_passbench.core.progress import ProgressLines
-from pytest_passbench.forge import corpus, curate, windows
+from pytest_passbench.forge import curate, windows
 from pytest_passbench.forge.capture import Captured, capture
 from pytest_passbench.forge.corpus import Graph, capture_case
-from pytest_passbench.forge.curate import choose, draw, make_task, task_id
+from pytest_passbench.forge.curate import choose, draw, make_task, task_id, write_tasks
 from pytest_passbench.forge.decompose import calls
 from pytest_passbench.forge.jobs import Job, run_jobs
 from pytest_passbench.forge.models import ModelCase, Variant
-from pytest_passbench.forge.steps import write_step
-from pytest_passbench.forge.suite_check import verify
+from pytest_passbench.forge.remake import files
+from pytest_passbench.forge.remake.verify import verify
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.find import discover
 from pytest_passbench.suite.instantiate import example_inputs
@@ -98,8 +98,8 @@ def test_operators_move_next_to_their_user(graphs: list[Graph]) -> None:
 
 def test_a_saved_corpus_comes_back_the_same(graphs: list[Graph], tmp_path: Path) -> None:
     path = tmp_path / "net.json"
-    assert corpus.save(graphs, path) == 2
-    again = corpus.load(path)
+    assert files.save_graphs(graphs, path) == 2
+    again = files.load_graphs(path)
     for one, other in zip(graphs, again, strict=True):
         assert [n.target for n in calls(one.graph)] == [n.target for n in calls(other.graph)]
         assert len(one.follows) == len(other.follows)
@@ -118,7 +118,7 @@ def test_a_window_becomes_a_task_in_all_dtypes_and_sizes(graphs: list[Graph], tm
         module = build_graph(task.graphs[subgraph.graph], "test")
         (output,) = module(*example_inputs(subgraph))
         assert str(output.dtype) == f"torch.{subgraph.dtype}"  # the last cast follows the model's dtype
-    (path,) = write_step([task], tmp_path, "task")
+    (path,) = write_tasks([task], tmp_path)
     assert read_task(path).subgraphs == task.subgraphs
     assert path.name == f"{task_id(RMS)}.task.yaml"
 
@@ -153,7 +153,7 @@ def test_an_inplace_operator_inside_a_window_is_kept(graphs: list[Graph]) -> Non
 def test_the_published_layout_is_read_back(graphs: list[Graph], tmp_path: Path) -> None:
     found = list(windows.matching(graphs, {("add", "layer_norm")}))
     task = make_task(choose(draw(found, {"own/net": graphs}), 3).instances)
-    write_step([task], tmp_path, "published")
+    write_tasks([task], tmp_path, "published")
     (ref,) = discover(tmp_path)
     again = ref.load()
     assert [s.inputs for s in again.subgraphs] == [s.inputs for s in task.subgraphs]
@@ -177,8 +177,8 @@ def test_runs_about_a_convolution_are_found() -> None:
 
 def test_a_window_counts_the_values_that_are_used_outside(graphs: list[Graph], tmp_path: Path) -> None:
     found = [w for w in windows.fusible(graphs) if w.ops[:1] == ("add",)]
-    windows.save_windows(found, tmp_path / "windows.json")
-    assert windows.load_windows(tmp_path / "windows.json") == found
+    files.save_windows(found, tmp_path / "windows.json")
+    assert files.load_windows(tmp_path / "windows.json") == found
     for one in found:
         nodes = calls(graphs[one.place].graph)
         inside = set(nodes[one.start : one.end])
@@ -193,8 +193,8 @@ def test_a_captured_graph_may_be_longer_than_a_tasks(tmp_path: Path) -> None:
         node = graph.call_function(torch.tanh, (node,))
     graph.output((node,))
     made = Graph("own/long", "text", "", Variant(1, 8), 0, Captured(torch.fx.GraphModule(nn.Module(), graph)))
-    assert corpus.save([made], tmp_path / "long.json") == 1
-    (again,) = corpus.load(tmp_path / "long.json")
+    assert files.save_graphs([made], tmp_path / "long.json") == 1
+    (again,) = files.load_graphs(tmp_path / "long.json")
     assert len(calls(again.graph)) == MAX_STATEMENTS + 10
 
 

@@ -17,7 +17,7 @@ from pytest_passbench.forge.probe import Probe, eager_seconds
 
 X = TensorSpec("in_0", (8, 64), "float32", 0.1, 1.0)
 SOURCE = "def forward(in_0):\n    tmp_0 = torch.tanh(in_0)\n    return (tmp_0,)\n"
-DRAWN = Instance(("tanh",), SOURCE, "float32", (X,), "a/b", "b", "text", "b1n8", "a/b (batch 1, size 8)")
+DRAWN = Instance(("tanh",), SOURCE, "float32", (X,), "a/b", "text", "b1n8", "a/b (batch 1, size 8)")
 
 
 class Clock:

@@ -1,6 +1,4 @@
-"""The libraries that cases come from. Each has ``LIBRARY``, ``LICENSE`` and ``cases()``, which is empty if not
-installed.
-"""
+"""The libraries that cases of the suite come from. A library that is not installed has no cases."""
 
 from __future__ import annotations
 
@@ -8,17 +6,14 @@ from collections.abc import Iterable
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.forge.models import ModelCase
-from pytest_passbench.forge.sources import (
-    diffusers,
-    monai,
-    pytorchcv,
-    timm,
-    torch_geometric,
-    transformers,
-    vit_pytorch,
-)
+from pytest_passbench.forge.sources import tables, timm, transformers
+from pytest_passbench.forge.sources.rows import Library
 
-SOURCES = (transformers, diffusers, vit_pytorch, pytorchcv, monai, torch_geometric, timm)
+SOURCES = (
+    Library(transformers.LIBRARY, transformers.LICENSE, transformers.cases),
+    *tables.LIBRARIES,
+    Library(timm.LIBRARY, timm.LICENSE, timm.cases),
+)
 
 
 def all_cases() -> list[ModelCase]:

@@ -7,13 +7,25 @@ import importlib
 import importlib.util
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from pytest_passbench.forge.models import ModelCase, Variant, parse
+
+Table = dict[str, dict[str, Any]]
+"""Arguments by the architecture's name. Those named ``variants`` are its batches and sizes."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library of models, with its licence. There are no cases if it is not installed."""
+
+    name: str
+    license: str
+    cases: Callable[[], Iterable[ModelCase]]
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,26 @@ class ModelSpec:
     inputs: dict[str, str]
     arguments: dict[str, Any] = field(default_factory=dict)
     variants: tuple[Variant, ...] = (Variant(1, 224), Variant(4, 224))
+
+
+def plain(names: str, **arguments: Any) -> Table:
+    """Return a row per name, all with the same arguments."""
+    return {name: dict(arguments) for name in names.split()}
+
+
+def sized(
+    table: Table, sizes: Sequence[tuple[Variant, ...]]
+) -> Iterator[tuple[str, dict[str, Any], tuple[Variant, ...]]]:
+    """Yield each name with its arguments and its variants: those of the row, or ``sizes`` in turn."""
+    for place, (name, row) in enumerate(table.items()):
+        variants = tuple(Variant(*pair) for pair in row.get("variants", ()))
+        arguments = {key: value for key, value in row.items() if key != "variants"}
+        yield name, arguments, variants or sizes[place % len(sizes)]
+
+
+def library(name: str, license_name: str, modality: str, rows: Sequence[ModelSpec]) -> Library:
+    """Return the library whose cases are these rows."""
+    return Library(name, license_name, functools.partial(cases, name, modality, rows))
 
 
 def cases(library: str, modality: str, rows: Iterable[ModelSpec]) -> Iterator[ModelCase]:

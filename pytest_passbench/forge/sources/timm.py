@@ -9,27 +9,18 @@ import importlib
 import importlib.util
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 
 from pytest_passbench.forge.models import ModelCase, Variant
-from pytest_passbench.forge.sources.rows import ModelSpec
+from pytest_passbench.forge.sources.rows import ModelSpec, Table, plain, sized
 from pytest_passbench.forge.sources.rows import build as build_row
 from pytest_passbench.forge.sources.rows import cases as make_cases
 
 LIBRARY = "timm"
 LICENSE = "Apache-2.0"
-
-Table = dict[str, dict[str, Any]]
-
-
-def plain(names: str, **arguments: Any) -> Table:
-    """Return a row per name, all with the same arguments."""
-    return {name: dict(arguments) for name in names.split()}
-
 
 UNIT, TWOS = (1, 1, 1, 1), (2, 2, 2, 2)
 CONVOLUTIONAL: Table = {
@@ -84,23 +75,14 @@ def cases() -> Iterator[ModelCase]:
     yield from _cases(TRANSFORMERS, FIXED)
 
 
-def _cases(table: Table, sizes: tuple[tuple[Variant, ...], ...]) -> Iterator[ModelCase]:
-    rows = [_row(name, overrides, sizes[place % len(sizes)]) for place, (name, overrides) in enumerate(table.items())]
-    for row, case in zip(rows, make_cases(LIBRARY, "vision", rows), strict=False):
-        yield dataclasses.replace(case, build=functools.partial(build, row), note=note(row))
-
-
-def _row(name: str, overrides: dict[str, Any], sizes: tuple[Variant, ...]) -> ModelSpec:
-    variants = tuple(Variant(*pair) for pair in overrides.get("variants", ()))
-    arguments = {key: value for key, value in overrides.items() if key != "variants"}
-    return ModelSpec(
-        name, "timm:create_model", {"0": "float b 3 n n"}, {"model_name": name, **arguments}, variants or sizes
-    )
-
-
-def note(row: ModelSpec) -> str:
-    """Return what was changed against the published architecture."""
-    return ", ".join(f"{k}={v}" for k, v in row.arguments.items() if k != "model_name") or "defaults"
+def _cases(table: Table, sizes: Sequence[tuple[Variant, ...]]) -> Iterator[ModelCase]:
+    for name, arguments, variants in sized(table, sizes):
+        row = ModelSpec(
+            name, "timm:create_model", {"0": "float b 3 n n"}, {"model_name": name, **arguments}, variants
+        )
+        note = ", ".join(f"{key}={value}" for key, value in arguments.items()) or "defaults"
+        for case in make_cases(LIBRARY, "vision", [row]):
+            yield dataclasses.replace(case, build=functools.partial(build, row), note=note)
 
 
 def build(row: ModelSpec) -> torch.nn.Module:

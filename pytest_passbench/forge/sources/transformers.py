@@ -13,6 +13,7 @@ import torch
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.forge.models import ModelCase, Variant
 from pytest_passbench.forge.sources import transformers_rows as rows
+from pytest_passbench.forge.sources.rows import Table, sized
 
 LIBRARY = "transformers"
 LICENSE = "Apache-2.0"
@@ -59,7 +60,7 @@ CACHES = (
 """Sizes of a decode step: the batch, and the tokens that the cache holds before it."""
 AUDIO_SIZES = ((Variant(1, 16000), Variant(4, 16000)),)
 Sizes = tuple[tuple[Variant, ...], ...]
-GROUPS: tuple[tuple[str, rows.Rows, Sizes], ...] = (
+GROUPS: tuple[tuple[str, Table, Sizes], ...] = (
     ("text", rows.TEXT, (TEXT_VARIANTS,)),
     ("text", rows.TEXT2TEXT, (TEXT_VARIANTS,)),
     ("vision", rows.VISION, IMAGE_SIZES[:1]),
@@ -83,10 +84,8 @@ def cases() -> Iterator[ModelCase]:
     if importlib.util.find_spec(LIBRARY) is None:
         return
     for modality, table, sizes in GROUPS:
-        for place, (name, overrides) in enumerate(table.items()):
-            variants = tuple(Variant(*pair) for pair in overrides.get("variants", ()))
-            settings = {k: v for k, v in overrides.items() if k != "variants"}
-            yield case(name, modality, settings, variants or sizes[place % len(sizes)])
+        for name, settings, variants in sized(table, sizes):
+            yield case(name, modality, settings, variants)
 
 
 def case(name: str, modality: str, overrides: dict[str, Any], variants: tuple[Variant, ...]) -> ModelCase:

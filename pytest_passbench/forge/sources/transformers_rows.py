@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-Rows = dict[str, dict[str, Any]]
+from pytest_passbench.forge.sources.rows import Table, plain
 
 BASE = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
 SMALL = {"hidden_size": 1024, "intermediate_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 4}
@@ -12,12 +10,7 @@ MOE = {**SMALL, "moe_intermediate_size": 512, "num_experts": 4, "num_local_exper
        "num_experts_per_tok": 2}  # fmt: skip
 
 
-def plain(names: str, **overrides: Any) -> Rows:
-    """Return a row per name, all with the same overrides."""
-    return {name: dict(overrides) for name in names.split()}
-
-
-TEXT: Rows = {
+TEXT: Table = {
     "bert": {},
     "distilbert": {},
     "roberta": {"max_position_embeddings": 1026},
@@ -42,7 +35,7 @@ TEXT: Rows = {
     "fnet": {},
 }  # fmt: skip
 
-ENCODERS: Rows = {
+ENCODERS: Table = {
     **plain("xlm-roberta camembert data2vec-text ernie esm ibert lilt luke markuplm mpnet rembert xmod"
             " roberta-prelayernorm roc_bert roformer splinter squeezebert convbert canine bros tapas nomic_bert"
             " modernbert layoutlm funnel xlnet mobilebert nystromformer yoso mra big_bird longformer reformer"
@@ -51,7 +44,7 @@ ENCODERS: Rows = {
     **plain("xlm flaubert", emb_dim=1024, n_heads=8),
 }  # fmt: skip
 
-DECODERS: Rows = {
+DECODERS: Table = {
     **plain("openai-gpt biogpt xglm codegen gptj gpt_bigcode", n_embd=1024, n_head=16, hidden_size=1024,
             num_attention_heads=16, d_model=1024),
     "codegen": {"n_embd": 1024, "n_head": 16, "rotary_dim": 32, "n_ctx": 2048},
@@ -78,12 +71,12 @@ DECODERS: Rows = {
     "moshi": {**SMALL},
 }  # fmt: skip
 
-TEXT2TEXT: Rows = {
+TEXT2TEXT: Table = {
     "t5": {"variants": [(1, 128), (4, 128), (1, 512), (1, 96), (1, 48)]},
     "bart": {"d_model": 768, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072},
 }
 
-SEQ2SEQ: Rows = {
+SEQ2SEQ: Table = {
     **plain("mt5 umt5 longt5 switch_transformers plbart blenderbot-small m2m_100 prophetnet fsmt led"),
     **plain("mbart marian pegasus pegasus_x blenderbot bigbird_pegasus nllb-moe", d_model=768, encoder_ffn_dim=3072,
             decoder_ffn_dim=3072, encoder_attention_heads=12, decoder_attention_heads=12, num_experts=4),
@@ -91,7 +84,7 @@ SEQ2SEQ: Rows = {
 
 HYBRID = {"num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]}
 
-STATE_SPACE: Rows = {
+STATE_SPACE: Table = {
     "mamba": {},
     "mamba2": {"hidden_size": 768, "num_heads": 24, "state_size": 128},
     "rwkv": {"hidden_size": 768, "variants": [(1, 16), (2, 16)]},
@@ -109,7 +102,7 @@ STATE_SPACE: Rows = {
     "jamba": {**MOE, "num_experts": 2},
 }
 
-VISION: Rows = {
+VISION: Table = {
     "vit": {},
     "swin": {"depths": [2, 2, 2, 2]},
     "swinv2": {"depths": [2, 2, 2, 2]},
@@ -125,7 +118,7 @@ VISION: Rows = {
     "mobilenet_v2": {},
 }
 
-IMAGES: Rows = {
+IMAGES: Table = {
     **plain("deit data2vec-vision dinov2_with_registers dinov3_vit dinov3_convnext swin2sr cvt pvt pvt_v2"
             " mobilenet_v1 mobilevitv2 levit efficientnet focalnet ijepa vit_mae vit_msn bit swiftformer textnet"
             " siglip_vision_model clip_vision_model aimv2_vision_model dpt glpn depth_anything superpoint"
@@ -150,7 +143,7 @@ IMAGES: Rows = {
     "upernet": {},
 }  # fmt: skip
 
-AUDIO: Rows = {
+AUDIO: Table = {
     "whisper": {"d_model": 384, "encoder_attention_heads": 6, "decoder_attention_heads": 6,
                 "encoder_ffn_dim": 1536, "decoder_ffn_dim": 1536, "variants": [(1, 16000)]},
     "wav2vec2": {},
@@ -162,7 +155,7 @@ AUDIO: Rows = {
     **plain("wavlm audio-spectrogram-transformer", variants=[(1, 16000), (4, 16000), (32, 16000)]),
 }  # fmt: skip
 
-VISION_TEXT: Rows = {
+VISION_TEXT: Table = {
     "clip": {},
     **plain("siglip align altclip blip chinese_clip clipseg flava groupvit owlvit vilt bridgetower xclip owlv2"
             " layoutlmv3 visual_bert siglip2 metaclip_2"),
@@ -179,7 +172,7 @@ WAYS = {
 }
 """The endings of rows' names after ``+``, and their wording in a subgraph's provenance."""
 
-SDPA_TEXT: Rows = {
+SDPA_TEXT: Table = {
     "bert+sdpa": dict(LONG),
     "roberta+sdpa": {"max_position_embeddings": 4098},
     "electra+sdpa": {**MINI, **LONG, "embedding_size": 128},
@@ -206,11 +199,11 @@ SDPA_TEXT: Rows = {
     "stablelm+sdpa": dict(SMALL),
 }  # fmt: skip
 
-SDPA_IMAGES: Rows = plain("vit+sdpa deit+sdpa dinov2+sdpa clip_vision_model+sdpa siglip_vision_model+sdpa beit+sdpa")
+SDPA_IMAGES: Table = plain("vit+sdpa deit+sdpa dinov2+sdpa clip_vision_model+sdpa siglip_vision_model+sdpa beit+sdpa")
 
-SDPA_AUDIO: Rows = plain("wav2vec2+sdpa hubert+sdpa")
+SDPA_AUDIO: Table = plain("wav2vec2+sdpa hubert+sdpa")
 
-DECODE: Rows = {
+DECODE: Table = {
     "llama+decode": {"hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 32,
                      "num_key_value_heads": 8},
     "smollm3+decode": dict(SMALL),
@@ -232,7 +225,7 @@ DECODE: Rows = {
     "qwen3_moe+decode": dict(MOE),
 }  # fmt: skip
 
-SERIES: Rows = {
+SERIES: Table = {
     "patchtst": {"num_input_channels": 7, "context_length": 512, "patch_length": 16, "patch_stride": 16,
                  "d_model": 128, "num_attention_heads": 8, "ffn_dim": 512},
     "patchtsmixer": {"num_input_channels": 7, "context_length": 512, "patch_length": 16, "patch_stride": 16,

@@ -10,10 +10,10 @@ import pytest
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
-from pytest_passbench.forge import describe
-from pytest_passbench.forge.describe import SpeedupRow
 from pytest_passbench.suite.find import discover, select
+from pytest_passbench.suite.summary import LONGTAIL_FILE, SpeedupRow, load_longtail, longtail_counts
 from pytest_passbench.suite.taskfile import write_task
+from shared.longtail_rows import representatives, save_longtail
 from support.paths import ROOT
 
 ROWS = [
@@ -38,23 +38,23 @@ def _task(name: str, *dtypes: str) -> Task:
 
 def test_a_task_has_one_row_of_median_size_and_the_dtype_changes_from_task_to_task() -> None:
     tasks = [_task(name, "float32", "bfloat16") for name in "cab"]
-    chosen = [(task.id, subgraph.id) for task, subgraph in describe.representatives(tasks)]
+    chosen = [(task.id, subgraph.id) for task, subgraph in representatives(tasks)]
     assert chosen == [("a", "bfloat16-200"), ("b", "float32-200"), ("c", "bfloat16-200")]
 
 
 def test_a_row_is_faster_or_slower_only_if_its_interval_excludes_1(tmp_path: Path) -> None:
-    assert describe.longtail_counts(ROWS) == {"graphs": 3, "faster": 1, "slower": 1, "open": 1}
-    describe.save_longtail(ROWS, tmp_path / "rows.json", edition="5")
-    assert describe.load_longtail(tmp_path / "rows.json") == ROWS
-    assert describe.load_longtail(tmp_path / "none.json") == []
+    assert longtail_counts(ROWS) == {"graphs": 3, "faster": 1, "slower": 1, "open": 1}
+    save_longtail(ROWS, tmp_path / "rows.json", edition="5")
+    assert load_longtail(tmp_path / "rows.json") == ROWS
+    assert load_longtail(tmp_path / "none.json") == []
 
 
 def test_a_file_of_another_form_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "docs").mkdir()
-    file = tmp_path / describe.LONGTAIL_FILE
+    file = tmp_path / LONGTAIL_FILE
     file.write_text('{"ratios": []}')
     with pytest.raises(UserError, match="no rows of the long tail"):
-        describe.load_longtail(file)
+        load_longtail(file)
     (tmp_path / "tasks").mkdir()
     write_task(_task("one", "float32"), tmp_path / "tasks" / "one.task.yaml")
     assert main(["tasks", "list", "--json", str(tmp_path / "tasks")]) == 1
@@ -62,7 +62,7 @@ def test_a_file_of_another_form_is_named(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_every_row_in_the_documentation_names_a_subgraph_of_the_suite() -> None:
-    rows = describe.load_longtail(ROOT / describe.LONGTAIL_FILE)
+    rows = load_longtail(ROOT / LONGTAIL_FILE)
     tasks = {ref.id: ref for ref in select(discover(ROOT / "tasks"), "full")}
     assert len({row.task for row in rows}) == len(rows), "a task has two rows"
     for row in rows:
@@ -72,5 +72,5 @@ def test_every_row_in_the_documentation_names_a_subgraph_of_the_suite() -> None:
 
 
 def test_rows_are_written_with_all_their_fields(tmp_path: Path) -> None:
-    describe.save_longtail(ROWS, tmp_path / "rows.json")
+    save_longtail(ROWS, tmp_path / "rows.json")
     assert all(field.name in (tmp_path / "rows.json").read_text() for field in dataclasses.fields(SpeedupRow))

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pytest_passbench.core.task import Task
+from pytest_passbench.forge.instances import DTYPES
 
 LITE = tuple(
     tuple(line.split())
@@ -34,8 +35,6 @@ mean add div mul mul add
 """.strip().splitlines()
 )
 
-DTYPES = {"float32", "bfloat16", "float16"}
-
 
 def split(tasks: Sequence[Task], count: int) -> tuple[list[Task], list[Task]]:
     """Return ``count`` tasks for the suite, and the rest, tagged ``train``. The lite tasks belong to the suite.
@@ -56,7 +55,7 @@ def split(tasks: Sequence[Task], count: int) -> tuple[list[Task], list[Task]]:
 
 def value(task: Task) -> float:
     """Return the value of a task. More subgraphs, all three dtypes and at least three operators make it larger."""
-    complete = {s.dtype for s in task.subgraphs} >= DTYPES
+    complete = {s.dtype for s in task.subgraphs} >= set(DTYPES)
     return min(len(task.subgraphs), 14) + 4.0 * complete + 3.0 * min(len(task.header.ops), 5)
 
 

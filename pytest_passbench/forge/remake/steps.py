@@ -1,0 +1,157 @@
+"""The steps that make this project's suite. They can be stopped and started again: finished files are not made anew.
+
+``capture`` makes a file per architecture. ``windows`` finds the fusible runs of each architecture, and the
+typical n-grams of all. ``select`` chooses the operator sequences. ``curate`` makes a task file per sequence.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pytest_passbench.core.progress import ProgressLines
+from pytest_passbench.core.task import Task
+from pytest_passbench.forge import windows
+from pytest_passbench.forge.corpus import Corpus, capture_case
+from pytest_passbench.forge.curate import curated_instances, make_task, task_id
+from pytest_passbench.forge.jobs import Job, run_jobs
+from pytest_passbench.forge.models import ModelCase
+from pytest_passbench.forge.normal_form import digest
+from pytest_passbench.forge.remake.files import load_graphs, load_windows, save_graphs, save_windows
+from pytest_passbench.forge.remake.split import LITE, split
+from pytest_passbench.forge.sequence_choice import SequenceChoice, about_new, candidates, select
+from pytest_passbench.suite.opnames import op_name
+from pytest_passbench.suite.taskfile import read_task, write_task
+
+MAX_LITE_SUBGRAPHS, MAX_TRAIN_SUBGRAPHS, MIN_SUBGRAPHS = 5, 6, 3
+QUOTAS = ((0.50, 9), (0.90, 17), (1.0, 40))
+"""(share, subgraphs): the most subgraphs of tasks up to that share; tasks of more architectures come later."""
+SHORT = ((1, 1), (0, 2), (2, 1), (1, 2), (0, 3), (2, 3), (3, 2), (4, 4))
+"""The short runs that are tried about an operator that no task has: operators before it, and from it on."""
+
+
+@dataclass(frozen=True)
+class TaskOutline:
+    """A task to make: its operators, its tag, and its greatest number of subgraphs."""
+
+    ops: windows.Ops
+    tag: str
+    quota: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The folder of a run's work, and its way of working: ``processes`` at a time, ``timeout`` seconds for each
+    job.
+    """
+
+    work: Path
+    processes: int = 1
+    timeout: float = 200.0
+
+    def tasks(self, steps: Collection[str], cases: Sequence[ModelCase], count: int, train: int) -> list[Task]:
+        """Do these steps. Return ``count`` tasks for the suite, and the others that were made, tagged ``train``."""
+        if "capture" in steps:
+            self.make("captures", ".json", [(case.name, functools.partial(_capture, case)) for case in cases])
+        if "windows" in steps:
+            paths = sorted((self.work / "captures").glob("*.json"), key=lambda path: digest([path.name]))
+            self.make("fusible", ".json", [(path.stem, functools.partial(_fusible, path)) for path in paths])
+            if not self.typical.exists():
+                save_windows(windows.typical_windows(self.corpus), self.typical)
+        if not {"select", "curate", "write"}.intersection(steps):
+            return []
+        outlines = self.selection(spare(count), train)
+        if "curate" in steps:
+            self.curate(outlines)
+            self.curate(self.uncovered())
+        suite, rest = split(self.curated(), count) if "write" in steps else ([], [])
+        return [*suite, *rest]
+
+    def make(self, folder: str, suffix: str, works: Iterable[tuple[str, Callable[[Path], object]]]) -> None:
+        """Make a file of each name by a job of its own; the reasons of those that fail lie beside the files."""
+        jobs = []
+        for name, work in works:
+            target = self.work / folder / f"{name.replace('/', '__')}{suffix}"
+            jobs.append(Job(name, target, functools.partial(work, target)))
+        run_jobs(jobs, self.processes, self.timeout, ProgressLines("forge"))
+
+    @property
+    def typical(self) -> Path:
+        """The file of the typical n-grams."""
+        return self.work / "typical.json"
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The graphs of every case that was captured."""
+        captures = map(load_graphs, sorted((self.work / "captures").glob("*.json")))
+        return {graphs[0].case: graphs for graphs in captures if graphs}
+
+    def candidates(self, drawn: Iterable[windows.Window]) -> list[SequenceChoice]:
+        """Return the sequences of these windows that are worth a task."""
+        return candidates(drawn, {case: graphs[0].modality for case, graphs in self.corpus.items()})
+
+    def selection(self, count: int, train: int) -> list[TaskOutline]:
+        """Return ``count`` sequences for the suite and ``train`` others. The choice is kept in ``selected.json``."""
+        target = self.work / "selected.json"
+        if not target.exists():
+            files = [*sorted((self.work / "fusible").glob("*.json")), self.typical]
+            explicit = [w for graphs in self.corpus.values() for w in windows.matching(graphs, set(LITE), 1)]
+            drawn = [*explicit, *(w for path in files if path.exists() for w in load_windows(path))]
+            choices = select(self.candidates(drawn), count + train, LITE)
+            target.write_text(json.dumps(list(map(astuple, _outlines(choices, count)))), "utf-8")
+        return [TaskOutline(tuple(ops), tag, quota) for ops, tag, quota in json.loads(target.read_text("utf-8"))]
+
+    def curate(self, outlines: Iterable[TaskOutline]) -> None:
+        """Make a task file of every sequence that has at least three subgraphs that pass the rules."""
+        works = [(task_id(outline.ops), functools.partial(_curate, outline, self.corpus)) for outline in outlines]
+        self.make("curated", ".task.yaml", works)
+
+    def curated(self) -> list[Task]:
+        """Return the tasks of the curate step."""
+        return [read_task(path) for path in sorted((self.work / "curated").glob("*.task.yaml"))]
+
+    def uncovered(self) -> list[TaskOutline]:
+        """Return short sequences about the operators of the corpus that no curated task has yet."""
+        covered = {op for task in self.curated() for op in task.header.ops}
+        done = {path.name.partition(".")[0] for path in (self.work / "curated").iterdir()}
+        new = {name for graphs in self.corpus.values() for name in windows.names(graphs[0])} - covered
+        drawn = [w for graphs in self.corpus.values()
+                 for w in windows.about(graphs, lambda node: op_name(node) in new, SHORT, "rare")]  # fmt: skip
+        choices = sorted(self.candidates(drawn), key=lambda c: (-len(c.cases), len(c.ops), c.ops))
+        untried = (choice for choice in choices if task_id(choice.ops) not in done)
+        return [TaskOutline(c.ops, "", QUOTAS[0][1]) for c in about_new(untried, covered, lambda c: c.ops)]
+
+
+def spare(count: int) -> int:
+    """Return the number of sequences to try for ``count`` tasks: about a third of them fail the rules."""
+    return count * 3 // 2
+
+
+def _capture(case: ModelCase, target: Path) -> None:
+    save_graphs(capture_case(case), target)
+
+
+def _fusible(source: Path, target: Path) -> None:
+    save_windows(windows.fusible(load_graphs(source)), target)
+
+
+def _outlines(choices: Sequence[SequenceChoice], count: int) -> Iterator[TaskOutline]:
+    ranked = sorted(choices[:count], key=lambda choice: len(choice.cases))
+    for place, choice in enumerate(ranked):
+        quota = next(size for share, size in QUOTAS if place < share * len(ranked))
+        is_lite = choice.ops in LITE
+        yield TaskOutline(choice.ops, "lite" if is_lite else "", MAX_LITE_SUBGRAPHS if is_lite else quota)
+    for choice in choices[count:]:
+        yield TaskOutline(choice.ops, "train", MAX_TRAIN_SUBGRAPHS)
+
+
+def _curate(outline: TaskOutline, corpus: Corpus, target: Path) -> None:
+    result = curated_instances(outline.ops, corpus, outline.quota)
+    if len(result.instances) < MIN_SUBGRAPHS:
+        refused = f"; refused: {result.refusals[0]}" if result.refusals else ""
+        raise ValueError(f"only {len(result.instances)} subgraphs of {result.places} places pass the rules{refused}")
+    write_task(make_task(result.instances, [outline.tag] if outline.tag else []), target)
