@@ -193,7 +193,8 @@ def _prints(node: fx.Node) -> bool:
     printer.names = {source: f"x_{number}" for number, source in enumerate(node.all_input_nodes)}
     try:
         printer.node(node)
-        printer.value(node)  # which an assignment to items does not have
+        if node.target is not operator.setitem:  # an assignment to items has no value
+            printer.value(node)
     except UserError:
         return False
     return True
