@@ -16,7 +16,7 @@ from pytest_passbench.forge import curate, windows
 from pytest_passbench.forge.capture import Captured, capture
 from pytest_passbench.forge.corpus import Graph, capture_case
 from pytest_passbench.forge.curate import choose, draw, make_task, task_id, write_tasks
-from pytest_passbench.forge.decompose import calls
+from pytest_passbench.forge.decompose import calls, cut
 from pytest_passbench.forge.jobs import Job, run_jobs
 from pytest_passbench.forge.models import ModelCase, Variant
 from pytest_passbench.forge.remake import files
@@ -148,6 +148,21 @@ def test_an_inplace_operator_inside_a_window_is_kept(graphs: list[Graph]) -> Non
     chosen = choose(draw([window], {"own/net": graphs}), 3).instances
     assert chosen
     assert "True" in chosen[0].source
+
+
+class Assigning(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(x)
+        y[:, 1:] = torch.tanh(x[:, 1:])
+        return y + 1
+
+
+def test_an_assignment_to_items_is_kept_and_no_piece_leaves_it_out() -> None:
+    case = replace(CASE, name="own/assigning", build=Assigning)
+    (graph, *_) = capture_case(case)
+    (x,) = _inputs(graph.captured.module, CASE.variants[0])
+    assert torch.equal(graph.captured.module(x.clone())[0], Assigning()(x.clone()))
+    assert cut(calls(graph.graph), graph.captured.values) is None
 
 
 def test_the_published_layout_is_read_back(graphs: list[Graph], tmp_path: Path) -> None:

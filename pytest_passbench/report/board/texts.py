@@ -140,27 +140,21 @@ def _values(board: Board, index: int, row: RankedRow) -> dict[str, Any]:
         "started": row.started,
         "content": row.content,
         "passes": row.passes,
-        "AS": row.as_ and row.as_.ratio,
-        "AS_low": row.as_ and row.as_.low,
-        "AS_high": row.as_ and row.as_.high,
+        **_interval("AS", row.as_),
         "runs": len(row.each),
         "AS_least": min(row.each, default=None),
         "AS_most": max(row.each, default=None),
         "AS_fp64": row.as_fp64,
         "possible": row.possible[ALL].share,
         "possible_subgraphs": row.possible[ALL].subgraphs,
-        "gmean": row.gmean and row.gmean.ratio,
-        "gmean_low": row.gmean and row.gmean.low,
-        "gmean_high": row.gmean and row.gmean.high,
+        **_interval("gmean", row.gmean),
         "correct": row.correct,
         "correct_fp64": row.correct_fp64,
         "fast1": row.fast1,
         "subgraphs": row.subgraphs,
         "not_judged": row.missing,
         **{part: row.effort.get(part) for part in EFFORT},
-        "above_over_this": ratio and ratio.ratio,
-        "above_over_this_low": ratio and ratio.low,
-        "above_over_this_high": ratio and ratio.high,
+        **_interval("above_over_this", ratio),
         "real": row.gap.real if row.gap is not None else None,
         "alike": row.letters,
         "other_tasks_low": over[0],
@@ -171,6 +165,11 @@ def _values(board: Board, index: int, row: RankedRow) -> dict[str, Any]:
         **board.group.conditions,
         "file": row.path,
     }
+
+
+def _interval(column: str, value: Interval | None) -> dict[str, float | None]:
+    """Return a ratio with the ends of its interval, in three columns."""
+    return {column: value and value.ratio, f"{column}_low": value and value.low, f"{column}_high": value and value.high}
 
 
 def _plain(value: Any) -> Any:
