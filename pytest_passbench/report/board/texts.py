@@ -140,21 +140,21 @@ def _values(board: Board, index: int, row: RankedRow) -> dict[str, Any]:
         "started": row.started,
         "content": row.content,
         "passes": row.passes,
-        **_interval("AS", row.as_),
+        **_columns_of("AS", row.as_),
         "runs": len(row.each),
         "AS_least": min(row.each, default=None),
         "AS_most": max(row.each, default=None),
         "AS_fp64": row.as_fp64,
         "possible": row.possible[ALL].share,
         "possible_subgraphs": row.possible[ALL].subgraphs,
-        **_interval("gmean", row.gmean),
+        **_columns_of("gmean", row.gmean),
         "correct": row.correct,
         "correct_fp64": row.correct_fp64,
         "fast1": row.fast1,
         "subgraphs": row.subgraphs,
         "not_judged": row.missing,
         **{part: row.effort.get(part) for part in EFFORT},
-        **_interval("above_over_this", ratio),
+        **_columns_of("above_over_this", ratio),
         "real": row.gap.real if row.gap is not None else None,
         "alike": row.letters,
         "other_tasks_low": over[0],
@@ -167,9 +167,10 @@ def _values(board: Board, index: int, row: RankedRow) -> dict[str, Any]:
     }
 
 
-def _interval(column: str, value: Interval | None) -> dict[str, float | None]:
+def _columns_of(column: str, value: Interval | None) -> dict[str, float | None]:
     """Return a ratio with the ends of its interval, in three columns."""
-    return {column: value and value.ratio, f"{column}_low": value and value.low, f"{column}_high": value and value.high}
+    ratio, low, high = (None, None, None) if value is None else (value.ratio, value.low, value.high)
+    return {column: ratio, f"{column}_low": low, f"{column}_high": high}
 
 
 def _plain(value: Any) -> Any:
