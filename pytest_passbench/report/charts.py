@@ -43,7 +43,6 @@ MAX_LABELLED = 40  # rows of intervals that have their names beside them
 MAX_LABEL_CHARACTERS = 26
 ROW_PIXELS, NARROW_ROW_PIXELS, LEGEND_PIXELS = 19.0, 5.0, 18.0
 ES_PIXELS = 300.0
-GLYPH_PIXELS, GLYPH_HEIGHT = 150.0, 14.0
 DASHES = (5.0, 4.0)
 MAX_TICKS = 7
 
@@ -241,30 +240,6 @@ def _row(row: IntervalRow, y: float, scale: LogScale, named: bool) -> Linked:
         shapes.append(Label(0.0, y + 4.0, middle(row.name, MAX_LABEL_CHARACTERS), INK, "end", -10.0))
     title = f"{line(row.name, 200)}\n{row.interval} (95 % interval)\n{outcome(row.interval)}"
     return Linked(tuple(shapes), title, row.target)
-
-
-def glyph(interval: Interval, scale: LogScale) -> Drawing:
-    """Return the small interval of a table's row."""
-    _, colour, _ = OUTCOMES[outcome(interval)]
-    low, high, ratio = (scale.share(value) for value in (interval.low, interval.high, interval.ratio))
-    least = 1.5 / GLYPH_PIXELS  # so that a narrow interval can be seen on both sides of its ratio
-    middle_y = GLYPH_HEIGHT / 2
-    shapes = (
-        Line(((scale.share(1.0), 0.0), (scale.share(1.0), GLYPH_HEIGHT)), GRID, 1.2),
-        Line(((min(low, ratio - least), middle_y), (max(high, ratio + least), middle_y)), colour, 6.0),
-        Line(((ratio, 2.0), (ratio, 12.0)), INK, 1.5),
-    )
-    return Drawing(shapes, GLYPH_HEIGHT, "glyph", "")
-
-
-def glyph_axis(scale: LogScale) -> Drawing:
-    """Return the axis above the small intervals: 1, and the ends as far as there is room for them."""
-    eager_share, room = scale.share(1.0), 40.0 / GLYPH_PIXELS
-    labels = [Label(eager_share, 11.0, "1")]
-    labels += [Label(0.0, 11.0, f"{scale.low:.2g}", SOFT, "start", -6.0)] if eager_share > room else []
-    labels += [Label(1.0, 11.0, f"{scale.high:.2g}", SOFT, "end", 6.0)] if eager_share < 1.0 - room else []
-    about = f"intervals on a logarithmic scale from {scale.low:.2g} to {scale.high:.2g}"
-    return Drawing(tuple(labels), GLYPH_HEIGHT, "glyph", about)
 
 
 def _short(value: float) -> float:

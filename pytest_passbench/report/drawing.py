@@ -12,10 +12,10 @@ from html import escape
 from typing import Literal, NamedTuple
 
 Anchor = Literal["start", "middle", "end"]
-Kind = Literal["plain", "named", "glyph"]
+Kind = Literal["plain", "named"]
 """A drawing's margins: for numbers beside the plot, for names beside it, or none."""
 
-MARGINS: dict[Kind, tuple[float, float]] = {"plain": (52.0, 14.0), "named": (170.0, 14.0), "glyph": (6.0, 6.0)}
+MARGINS: dict[Kind, tuple[float, float]] = {"plain": (52.0, 14.0), "named": (170.0, 14.0)}
 """The pixels at the left and at the right of a plot, where they are fixed. A page has its own in its style."""
 
 FONT = "Helvetica, Arial, sans-serif"
@@ -125,14 +125,6 @@ def in_page(drawing: Drawing) -> str:
     body = "".join(_element(shape, _share, _variable) for shape in drawing.shapes)
     head = f'class="chart {drawing.kind}" width="100%" height="{_number(drawing.height)}"'
     return f'<svg {head} role="img" aria-label="{escape(drawing.label)}">{body}</svg>'
-
-
-def fixed(drawing: Drawing, width: float) -> str:
-    """Return an SVG element for a page, ``width`` pixels wide, with the page's colours."""
-    body = "".join(_element(shape, _number, _variable) for shape in resolved(drawing, width))
-    size = f'width="{_number(width)}" height="{_number(drawing.height)}"'
-    label = f'role="img" aria-label="{escape(drawing.label)}"' if drawing.label else 'aria-hidden="true"'
-    return f"<svg {size} {label}>{body}</svg>"
 
 
 def as_file(drawing: Drawing, width: float, inches: float) -> str:

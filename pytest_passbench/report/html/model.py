@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import isfinite
 
 from markupsafe import Markup
@@ -30,7 +30,6 @@ class Page:
     possible: tables.Table
     curves: Markup
     forests: dict[str, Markup]
-    glyph_axis: Markup
     es: tables.Table
     tasks: list[TaskRow]
     findings: list[FindingRow]
@@ -47,12 +46,16 @@ class Page:
     unmeasured: list[str] = field(default_factory=list)
 
 
+    @property
+    def failing(self) -> bool:
+        """True if a subgraph of some task has no correct answer. The first such task is then opened."""
+        return any(task.correct < task.total for task in self.tasks)
+
+
 def model(report: Report) -> Page:
     """Return a report as values for the page."""
     run = report.run
     tasks = list(rows(run))
-    scale = charts.interval_scale(task.interval for task in tasks if task.interval is not None)
-    tasks = [replace(task, glyph=_glyph(task, scale)) for task in tasks]
     curves = charts.es_curves(report.curves, es.ladder(run.score_settings.interpretation))
     names = ", ".join(run.names) or "no candidate"
     return Page(
@@ -63,7 +66,6 @@ def model(report: Report) -> Page:
         possible=report.possible,
         curves=Markup(drawing.in_page(curves)),
         forests={name: forest for name in run.names if (forest := _forest(run, name, tasks)) is not None},
-        glyph_axis=Markup(drawing.fixed(charts.glyph_axis(scale), charts.GLYPH_PIXELS)),
         es=report.es,
         tasks=tasks,
         findings=findings(tasks),
@@ -107,13 +109,6 @@ def _noise(run: Run) -> str:
     return (
         f"Noise floor ±{100 * width:.1f} %: eager measured against eager lay within it 95 % of the time{often}.{also}"
     )
-
-
-def _glyph(task: TaskRow, scale: charts.LogScale) -> Markup:
-    """Return the small interval of a task's row; nothing for a task without one."""
-    if task.interval is None:
-        return Markup()
-    return Markup(drawing.fixed(charts.glyph(task.interval, scale), charts.GLYPH_PIXELS))
 
 
 def _forest(run: Run, candidate: str, tasks: Sequence[TaskRow]) -> Markup | None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-
-from markupsafe import Markup
+from dataclasses import dataclass
 
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
@@ -43,7 +41,6 @@ class TaskRow:
     findings: int
     records: tuple[Record, ...] = ()
     start: int = 0
-    glyph: Markup = field(default_factory=Markup)
 
     @property
     def held_out(self) -> str:
@@ -76,13 +73,21 @@ class TaskRow:
 
 
 def rows(run: Run) -> Iterator[TaskRow]:
-    """Yield a row for each candidate and task: the candidates in order, each with all of the run's tasks."""
-    start = number = 0
-    for candidate in run.names:
-        judged = board.tasks_of(run, candidate, run.criterion)
-        for task, group in run.by_task(candidate).items():
-            yield _task(run, f"t{number}", task, candidate, group, judged.get(task, ()), start)
-            start, number = start + len(group), number + 1
+    """Yield a row for each candidate and task.
+
+    Those with a wrong or failed answer come first. Else candidates are in order, each with all of the run's tasks.
+    """
+    groups = [
+        (task, candidate, group, judged.get(task, ()))
+        for candidate in run.names
+        for judged in (board.tasks_of(run, candidate, run.criterion),)
+        for task, group in run.by_task(candidate).items()
+    ]
+    groups.sort(key=lambda item: sum(record.correct for record in item[2]) >= len(item[3]))
+    start = 0
+    for number, (task, candidate, group, judged) in enumerate(groups):
+        yield _task(run, f"t{number}", task, candidate, group, judged, start)
+        start += len(group)
 
 
 def _task(

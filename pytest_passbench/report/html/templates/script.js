@@ -316,6 +316,12 @@
       Array.from(rows.tBodies).find((body) => !body.hidden && first)?.querySelector("button")?.focus();
     }
   });
+  const failed = location.hash ? undefined : tasks.find((body) => body.dataset.group?.split(" ").includes("wrong"));
+  if (failed) {
+    open(failed, true);
+    /** @type {HTMLButtonElement | null | undefined} */
+    (failed.querySelector(".inner .tag.failed")?.closest("tr")?.querySelector("button.open"))?.click();
+  }
   window.addEventListener("hashchange", visit);
   narrow();
   // Once it is loaded the browser goes to the place in the address, and takes the focus away.
