@@ -18,6 +18,11 @@ _BLOCK = re.compile(
 )
 
 
+def question(prompt: str) -> list[dict[str, str]]:
+    """Return a task's prompt as a message that asks for the files in one answer."""
+    return [{"role": "user", "content": f"{prompt}\n{ANSWER_FORM}"}]
+
+
 def answer_text(files: Mapping[str, str]) -> str:
     """Return files as one answer."""
     return "\n\n".join(f"{path}\n{_fenced(text)}" for path, text in files.items())

@@ -10,7 +10,7 @@ from itertools import islice, pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
-from pytest_passbench.agents.answer_text import ANSWER_FORM, answer_text
+from pytest_passbench.agents.answer_text import answer_text, question
 from pytest_passbench.agents.inspect_results import attempts_of, tokens_of
 from pytest_passbench.core.errors import UserError
 
@@ -56,7 +56,7 @@ class Trajectory:
     def question(self) -> list[Row]:
         """The prompt of the task alone, as a message that asks for the files in one answer."""
         task = next((item["content"] for item in self.prompt if item["role"] == "user"), "")
-        return [{"role": "user", "content": f"{task}\n{ANSWER_FORM}"}]
+        return question(task)
 
     @property
     def up_to_best(self) -> tuple[Row, ...]:
