@@ -19,17 +19,7 @@ from trl import DPOConfig, DPOTrainer
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Train a model on the pairs of a Parquet file, and save it."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--data", nargs="+", required=True, help="files of `passbench trajectories --format dpo`")
-    parser.add_argument("--model", required=True, help="a model's folder, or its name")
-    parser.add_argument("--out", required=True)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--batch", type=int, default=1, help="pairs of a step")
-    parser.add_argument("--learning-rate", type=float, default=1e-6)
-    parser.add_argument("--min-gap", type=float, default=0.05, help="the least difference of a pair's rewards")
-    parser.add_argument("--max-tokens", type=int, default=16384, help="answers are cut to this length")
-    args = parser.parse_args(argv)
-
+    args = parsed(argv)
     rows = load_dataset("parquet", data_files=args.data, split="train")
     rows = rows.filter(lambda row: row["chosen_reward"] - row["rejected_reward"] >= args.min_gap)
     gpu = torch.cuda.is_available()
@@ -57,6 +47,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     trainer.save_state()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     print(f"{args.out}: {len(losses)} steps on {len(rows)} pairs, loss {losses[0]:.3f} to {losses[-1]:.3f}")
+
+
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Return the parsed command line."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--data", nargs="+", required=True, help="files of `passbench trajectories --format dpo`")
+    parser.add_argument("--model", required=True, help="a model's folder, or its name")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--batch", type=int, default=1, help="pairs of a step")
+    parser.add_argument("--learning-rate", type=float, default=1e-6)
+    parser.add_argument("--min-gap", type=float, default=0.05, help="the least difference of a pair's rewards")
+    parser.add_argument("--max-tokens", type=int, default=16384, help="answers are cut to this length")
+    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":

@@ -19,16 +19,7 @@ from trl import SFTConfig, SFTTrainer
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Train a model on the rows of a Parquet file, and save it."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--data", nargs="+", required=True, help="files of `passbench trajectories`: sft, or single")
-    parser.add_argument("--model", required=True, help="a model's folder, or its name")
-    parser.add_argument("--out", required=True)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--batch", type=int, default=1, help="rows of a step")
-    parser.add_argument("--learning-rate", type=float, default=2e-5)
-    parser.add_argument("--max-tokens", type=int, default=16384, help="rows are cut to this length")
-    args = parser.parse_args(argv)
-
+    args = parsed(argv)
     rows = load_dataset("parquet", data_files=args.data, split="train")
     conversations = "messages" in rows.column_names
     rows = rows.select_columns(["messages", "tools"] if conversations else ["prompt", "completion"])
@@ -58,6 +49,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     trainer.save_state()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     print(f"{args.out}: {len(losses)} steps on {len(rows)} rows, loss {losses[0]:.3f} to {losses[-1]:.3f}")
+
+
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Return the parsed command line."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--data", nargs="+", required=True, help="files of `passbench trajectories`: sft, or single")
+    parser.add_argument("--model", required=True, help="a model's folder, or its name")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--batch", type=int, default=1, help="rows of a step")
+    parser.add_argument("--learning-rate", type=float, default=2e-5)
+    parser.add_argument("--max-tokens", type=int, default=16384, help="rows are cut to this length")
+    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":

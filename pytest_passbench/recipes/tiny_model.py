@@ -16,7 +16,7 @@ from typing import Any
 
 from datasets import load_dataset
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, set_seed
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, set_seed
 from trl.chat_template_utils import qwen2_5_chat_template
 
 MARKS = ["<pad>", "<|im_start|>", "<|im_end|>"]
@@ -34,13 +34,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     tokenizer = make_tokenizer(args.data, args.vocabulary)
     set_seed(0)
-    config = Qwen2Config(
+    config = LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=args.width, intermediate_size=3 * args.width,
         num_hidden_layers=args.layers, num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=16384,
         tie_word_embeddings=True, pad_token_id=tokenizer.pad_token_id, bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
     )  # fmt: skip
-    model = Qwen2ForCausalLM(config)
+    model = LlamaForCausalLM(config)
     model.save_pretrained(args.out)
     tokenizer.save_pretrained(args.out)
     print(f"{args.out}: {model.num_parameters():,} parameters with random weights, {len(tokenizer):,} tokens")
