@@ -10,11 +10,15 @@ completion. ``trainer_state.json`` in the output's folder has the loss of each s
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 
 import torch
 from datasets import load_dataset
+from transformers.utils import get_json_schema
 from trl import SFTConfig, SFTTrainer
+
+from pytest_passbench.agents.environment import TOOLS, PassEnvironment
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -23,6 +27,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = load_dataset("parquet", data_files=args.data, split="train")
     conversations = "messages" in rows.column_names
     rows = rows.select_columns(["messages", "tools"] if conversations else ["prompt", "completion"])
+    if conversations and args.tools == "environment":
+        rows = rows.remove_columns("tools").add_column("tools", [environment_tools()] * len(rows))
     gpu = torch.cuda.is_available()
     trainer = SFTTrainer(
         args.model,
@@ -51,12 +57,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"{args.out}: {len(losses)} steps on {len(rows)} rows, loss {losses[0]:.3f} to {losses[-1]:.3f}")
 
 
+def environment_tools() -> str:
+    """Return the tools of an environment as GRPO's trainer shows them, in JSON."""
+    return json.dumps([get_json_schema(getattr(PassEnvironment, name)) for name in sorted(TOOLS)])
+
+
 def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the parsed command line."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--data", nargs="+", required=True, help="files of `passbench trajectories`: sft, or single")
     parser.add_argument("--model", required=True, help="a model's folder, or its name")
     parser.add_argument("--out", required=True)
+    parser.add_argument("--tools", choices=("log", "environment"), default="log", help="the tools in the prompts: as "
+                        "the model in the log had them (default), or as the recipe grpo shows them")  # fmt: skip
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch", type=int, default=1, help="rows of a step")
     parser.add_argument("--learning-rate", type=float, default=2e-5)

@@ -200,7 +200,8 @@ def test_answers_in_one_turn_are_learnt_and_the_judge_chooses_among_them(train):
 def test_a_model_calls_the_tools_and_gets_the_environments_reward(train):
     from pytest_passbench.recipes import grpo, sft
 
-    train(sft, "on-tools", "--data=sft.parquet", "--model=tiny", "--steps=100", "--batch=2", "--learning-rate=3e-3")
+    train(sft, "on-tools", "--data=sft.parquet", "--tools=environment", "--model=tiny", "--steps=60", "--batch=2",
+          "--learning-rate=3e-3")  # fmt: skip
     steps = train(grpo, "on-turns", "--data=rl.parquet", "--model=on-tools", "--turns=2", "--steps=1", "--group=4",
                   "--max-tokens=1500")  # fmt: skip
     assert steps[0]["tools/call_frequency"] > 1
