@@ -108,13 +108,14 @@ def trajectory(text, reward):
     """Return a trajectory of three answers of a model: a file is written and judged."""
     task = find.single("tanh-mul.task.yaml").load()
     calls = [("write_file", {"path": "fused.py", "text": text}), ("judge", {})]
+    observations = ("wrote fused.py", f"Reward: {reward}")
     messages = [{"role": "system", "content": "Work with the tools."}, {"role": "user", "content": prompt(task)}]
-    for number, (name, arguments) in enumerate(calls):
+    for number, ((name, arguments), observation) in enumerate(zip(calls, observations, strict=True)):
         call = {"id": str(number), "type": "function",
                 "function": {"name": name, "arguments": json.dumps(arguments)}}  # fmt: skip
         messages += [
             {"role": "assistant", "content": "", "tool_calls": [call]},
-            {"role": "tool", "content": f"Reward: {reward}", "name": name, "tool_call_id": str(number)},
+            {"role": "tool", "content": observation, "name": name, "tool_call_id": str(number)},
         ]
     attempt = {"files": {"fused.py": text}, "reward": reward, "stage": "right"}
     file = str(task.path.resolve())
