@@ -121,11 +121,25 @@ def test_the_page_on_models_runs_as_it_stands(shell):
     pytest.importorskip("inspect_ai", reason="the extra `agents` is not installed")
     result = shell(evaluating)
     assert result.returncode == 0, result.stdout
-    assert re.search(r"^turns +mean +mean +3\.000$", result.stdout, re.M), result.stdout
-    assert re.search(r"^openai-api/local/ten .* 1 +3 +1 +2,760$", result.stdout, re.M), result.stdout
+    assert re.search(r"^turns +mean +mean +5\.000$", result.stdout, re.M), result.stdout
+    assert re.search(r"^openai-api/local/ten .* 1 +5 +2 +4,600$", result.stdout, re.M), result.stdout
     result = shell(serving)
     assert result.returncode == 0, result.stdout
     assert re.search(r"5 of 5 subgraphs are correct.*\{\"reward\": [01]\.\d+\}", result.stdout, re.S), result.stdout
+
+
+@pytest.mark.slow
+def test_the_page_on_training_runs_as_it_stands(shell):
+    pytest.importorskip("inspect_ai", reason="the extra `agents` is not installed")
+    pytest.importorskip("trl", reason="the extra `train` is not installed")
+    evaluating = next(block.text for block in blocks(ROOT / "docs/agents.md") if block.kind == "sh")
+    (training,) = (block.text for block in blocks(ROOT / "docs/training.md") if block.kind == "sh")
+    result = shell(f"set -e\n{evaluating}\n{training}", HF_HUB_OFFLINE="1", OMP_NUM_THREADS="1")
+    assert result.returncode == 0, result.stdout
+    for name in ("trained", "preferring"):
+        first, last = map(float, re.search(rf"^{name}: .* loss ([\d.]+) to ([\d.]+)$", result.stdout, re.M).groups())
+        assert last < first / 2
+    assert re.search(r"^rewarded: 1 steps on 1 tasks, mean reward [01]\.\d+", result.stdout, re.M), result.stdout
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pytest_passbench.agents.answer_files import AnswerFiles
 from pytest_passbench.agents.prompt import prompt
@@ -62,18 +63,20 @@ class PassEnvironment:
         self.attempts: list[JudgedAttempt] = []
         self.unjudged = 0
 
-    def reset(self, task: str, **_row: object) -> str:
-        """Begin an episode and return the task's prompt.
+    def reset(self, task: str, file: str | None = None, **row: object) -> str:
+        """Begin an episode and return the task's prompt; an empty text if the row's ``prompt`` has it already.
 
         Raises UserError for a task that there is not: the caller's mistake, not the model's.
 
         Args:
             task: The id of an installed task, or a task file.
-            _row: Other columns of a data set's row, which are not used.
+            file: The task's file or folder, which comes before the id if it is there.
+            row: Other columns of a data set's row.
         """
-        self._task = find.single(task).load()
+        self._task = find.single(file if file and Path(file).exists() else task).load()
         self._begin()
-        return prompt(self._task)
+        text, messages = prompt(self._task), row.get("prompt")
+        return "" if isinstance(messages, list) and any(text in item["content"] for item in messages) else text
 
     def write_file(self, path: str, text: str) -> str:
         """Write a file of the answer: a pass, or a helper that passes import. A file of the same path is replaced.

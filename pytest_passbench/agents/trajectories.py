@@ -6,10 +6,11 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
+from pytest_passbench.agents.answer_text import answer_text, question
 from pytest_passbench.agents.inspect_results import attempts_of, tokens_of
 from pytest_passbench.core.errors import UserError
 
@@ -21,14 +22,17 @@ class Trajectory:
     """A sample of a log: its messages in the chat form of OpenAI, and the attempts that were judged, in order.
 
     ``attempts`` are data as :class:`~pytest_passbench.agents.inspect_score.Episode` keeps them. ``log`` is the
-    log's file name, ``tokens`` the model's, in and out.
+    log's file name, ``file`` the task's file or folder, ``tokens`` the model's, in and out, and ``tools`` the JSON
+    schemas of the tools that it could call.
     """
 
     log: str
     model: str
     task: str
+    file: str
     epoch: int
     tokens: int
+    tools: tuple[Row, ...]
     messages: tuple[Row, ...]
     attempts: tuple[Row, ...]
 
@@ -43,10 +47,16 @@ class Trajectory:
         return all(attempt["stage"] != "integrity" for attempt in self.attempts)
 
     @property
-    def prompt(self) -> tuple[Row, ...]:
-        """The messages before the model's first answer."""
-        first = next((n for n, item in enumerate(self.messages) if item["role"] == "assistant"), len(self.messages))
-        return self.messages[:first]
+    def prompt(self) -> list[Row]:
+        """The messages before the model's first answer: their roles and contents."""
+        before = takewhile(lambda item: item["role"] != "assistant", self.messages)
+        return [{"role": item["role"], "content": item["content"]} for item in before]
+
+    @property
+    def question(self) -> list[Row]:
+        """The prompt of the task alone, as a message that asks for the files in one answer."""
+        task = next((item["content"] for item in self.prompt if item["role"] == "user"), "")
+        return question(task)
 
     @property
     def up_to_best(self) -> tuple[Row, ...]:
@@ -79,21 +89,39 @@ def read_trajectories(logs: Iterable[Path]) -> Iterator[Trajectory]:
 
 
 def _trajectory(log: str, model: str, sample: Any) -> Trajectory:
-    messages, attempts = tuple(map(_message, sample.messages)), tuple(attempts_of(sample))
-    return Trajectory(log, model, str(sample.id), sample.epoch, tokens_of(sample), messages, attempts)
+    return Trajectory(
+        log=log,
+        model=model,
+        task=str(sample.id),
+        file=str(sample.metadata.get("file", sample.id)),
+        epoch=sample.epoch,
+        tokens=tokens_of(sample),
+        tools=tuple(_tools(sample)),
+        messages=tuple(map(_message, sample.messages)),
+        attempts=tuple(attempts_of(sample)),
+    )
+
+
+def _tools(sample: Any) -> list[Row]:
+    """Return the tools of the model's first answer, in OpenAI's form."""
+    first = next((event for event in sample.events if event.event == "model"), None)
+    schemas = [json.loads(tool.model_dump_json(exclude_none=True)) for tool in first.tools] if first else []
+    names = ("name", "description", "parameters")
+    return [{"type": "function", "function": {name: schema[name] for name in names}} for schema in schemas]
 
 
 def _message(message: Any) -> Row:
-    row: Row = {"role": message.role, "content": message.text, "name": None, "tool_calls": None}
+    row: Row = {"role": message.role, "content": message.text, "name": None, "tool_calls": None, "tool_call_id": None}
     if message.role == "tool":
-        row["name"] = message.function
+        row["name"], row["tool_call_id"] = message.function, message.tool_call_id
         if message.error is not None:
             row["content"] = f"error: {message.error.message}"
     elif message.role == "assistant" and message.tool_calls:
         row["tool_calls"] = [
-            {"type": "function", "function": {"name": call.function, "arguments": json.dumps(call.arguments)}}
+            {"id": call.id, "type": "function",
+             "function": {"name": call.function, "arguments": json.dumps(call.arguments)}}
             for call in message.tool_calls
-        ]
+        ]  # fmt: skip
     return row
 
 
@@ -135,7 +163,16 @@ def sft_rows(trajectories: Sequence[Trajectory]) -> Iterator[Row]:
     """Yield the messages up to the feedback on the best attempt, for supervised training on conversations."""
     for item in trajectories:
         if item.attempts:
-            yield {**_identity(item), "reward": _reward(item), "messages": list(item.up_to_best)}
+            yield {**_identity(item), "reward": _reward(item), "messages": list(item.up_to_best),
+                   "tools": json.dumps(item.tools)}  # fmt: skip
+
+
+def single_rows(trajectories: Sequence[Trajectory]) -> Iterator[Row]:
+    """Yield the task's prompt with the files of the best attempt as one answer, for supervised training."""
+    for item in trajectories:
+        if item.attempts:
+            yield {**_identity(item), "reward": _reward(item), "prompt": item.question,
+                   "completion": _answer(item.best)}  # fmt: skip
 
 
 def dpo_rows(trajectories: Sequence[Trajectory]) -> Iterator[Row]:
@@ -147,8 +184,8 @@ def dpo_rows(trajectories: Sequence[Trajectory]) -> Iterator[Row]:
         ranked = sorted(pairs, key=lambda pair: float(pair[0]["reward"]), reverse=True)
         for (better, item), (worse, _) in pairwise(ranked):
             if better["reward"] > worse["reward"]:
-                yield {**_identity(item), "prompt": list(item.prompt), "chosen": [_answer(better)],
-                       "rejected": [_answer(worse)], "chosen_reward": better["reward"],
+                yield {**_identity(item), "prompt": item.question, "chosen": _answer(better),
+                       "rejected": _answer(worse), "chosen_reward": better["reward"],
                        "rejected_reward": worse["reward"]}  # fmt: skip
 
 
@@ -156,20 +193,62 @@ def rl_rows(trajectories: Sequence[Trajectory]) -> Iterator[Row]:
     """Yield the prompt of each task once, with the highest reward and that of each turn's attempt of its best one."""
     for item in best_of(1, trajectories):
         rewards = [float(attempt["reward"]) for attempt in item.attempts]
-        yield {"task": item.task, "prompt": list(item.prompt), "best_reward": _reward(item), "rewards": rewards}
+        yield {"task": item.task, "file": item.file, "prompt": item.prompt, "best_reward": _reward(item),
+               "rewards": rewards}  # fmt: skip
+
+
+def passnet_rows(trajectories: Sequence[Trajectory]) -> Iterator[Row]:
+    """Yield each conversation as PassNet's agent keeps it: the sample's folder, and the messages as OpenAI has them.
+
+    A task that is no folder of the published layout has its id in the folder's place.
+    """
+    for item in trajectories:
+        messages = [{name: value for name, value in row.items() if value is not None} for row in item.messages]
+        yield {"sample_dir": item.file if Path(item.file).is_dir() else item.task, "messages": messages}
 
 
 FORMATS: dict[str, Callable[[Sequence[Trajectory]], Iterator[Row]]] = {
-    "raw": raw_rows, "sft": sft_rows, "dpo": dpo_rows, "rl": rl_rows,
+    "raw": raw_rows, "sft": sft_rows, "single": single_rows, "dpo": dpo_rows, "rl": rl_rows, "passnet": passnet_rows,
 }  # fmt: skip
 """The forms of rows by name."""
+
+JSON_FIELDS = frozenset({"arguments", "scores", "tools"})
+"""The fields that hold JSON, whose form is not the same in all rows."""
+
+
+def write_rows(rows: Sequence[Row], path: Path) -> None:
+    """Write rows to a Parquet file. Raises OSError if it cannot be written.
+
+    Fields of JSON are of Parquet's type JSON: ``datasets`` reads them as objects, other readers as text.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    table = pyarrow.Table.from_pylist(rows)
+    schema = pyarrow.schema([(field.name, _typed(field)) for field in table.schema])
+    parquet.write_table(table.cast(schema), path, compression="zstd")
+
+
+def write_lines(rows: Sequence[Row], path: Path) -> None:
+    """Write rows as lines of JSON. Raises OSError if the file cannot be written."""
+    path.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), encoding="utf-8")
+
+
+def _typed(field: Any) -> Any:
+    """Return the type of a field of an Arrow schema, with that of JSON where its text is JSON."""
+    import pyarrow
+
+    kind = field.type
+    if pyarrow.types.is_list(kind):
+        return pyarrow.list_(_typed(kind.value_field))
+    if pyarrow.types.is_struct(kind):
+        return pyarrow.struct([(inner.name, _typed(inner)) for inner in kind])
+    return pyarrow.json_(pyarrow.string()) if field.name in JSON_FIELDS and kind == pyarrow.string() else kind
 
 
 def _files(attempt: Row) -> list[Row]:
     return [{"path": path, "text": text} for path, text in attempt["files"].items()]
 
 
-def _answer(attempt: Row) -> Row:
-    """Return an attempt's files as one answer, each in a fenced block after its path."""
-    text = "\n\n".join(f"{path}\n```python\n{text.rstrip()}\n```" for path, text in attempt["files"].items())
-    return {"role": "assistant", "content": text, "name": None, "tool_calls": None}
+def _answer(attempt: Row) -> list[Row]:
+    return [{"role": "assistant", "content": answer_text(attempt["files"])}]

@@ -11,12 +11,12 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.plurals import counted
 
 HELP = """Write the trajectories of passbench agent as Parquet: messages, tool calls, files and rewards. Equal
-answers count once. Needs the extras agents and dataset. docs/agents.md has the columns."""
+answers count once. Needs the extras agents and dataset. docs/training.md has the columns."""
 
 if TYPE_CHECKING:
     from pytest_passbench.agents.trajectories import Trajectory
 
-FORMATS = ("raw", "sft", "dpo", "rl")
+FORMATS = ("raw", "sft", "single", "dpo", "rl", "passnet")
 CORRECT = {"ladder": "correct", "fp64": "correct_fp64"}
 """The score that says by a criterion which share of the subgraphs is right."""
 
@@ -25,9 +25,10 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     """Add the subcommand."""
     parser = subparsers.add_parser("trajectories", help="write what models did, to train from", description=HELP)
     parser.add_argument("logs", nargs="+", type=Path, metavar="LOGS", help="logs of Inspect, or folders of them")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the Parquet file to write")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write")
     parser.add_argument("--format", choices=FORMATS, default="raw", help="all of it, conversations up to the best "
-                        "attempt, pairs of answers, or prompts with rewards (default: raw)")  # fmt: skip
+                        "attempt, best answers in one turn, pairs of answers, prompts with rewards, or PassNet's "
+                        "lines of JSON (default: raw)")  # fmt: skip
     parser.add_argument("--best-of", type=whole(1, 10**6), metavar="K", help="of each task the K with the highest "
                         "rewards (default: all)")  # fmt: skip
     parser.add_argument("--min-reward", type=float, metavar="R", help="only those whose best attempt has R at least")
@@ -39,8 +40,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(args: argparse.Namespace) -> int:
     """Write the file, print the counts, and return the exit code."""
     try:
-        import pyarrow
-        from pyarrow import parquet
+        import pyarrow  # noqa: F401
 
         from pytest_passbench.agents import trajectories
 
@@ -57,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
                         remedy="ask for less: --min-reward, --right, --honest")  # fmt: skip
     try:
         args.out.parent.mkdir(parents=True, exist_ok=True)
-        parquet.write_table(pyarrow.Table.from_pylist(rows), args.out, compression="zstd")
+        write = trajectories.write_lines if args.format == "passnet" else trajectories.write_rows
+        write(rows, args.out)
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror or error}", where=args.out) from error
     print(f"{args.out}: {counted(len(rows), 'row')} of {counted(len(selection), 'trajectory', 'trajectories')} "

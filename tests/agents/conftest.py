@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
+from support.no_network import refuse_network
 from support.told_backend import ToldBackend
-
-LOOPBACK = ("127.0.0.1", "::1", "localhost", None)
 
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
     """Refuse names and addresses of other machines."""
-    resolve = socket.getaddrinfo
-
-    def guarded(method):
-        def call(self, address):
-            if self.family != socket.AF_UNIX and address[0] not in LOOPBACK:
-                raise AssertionError(f"a test asked for the network: {address}")
-            return method(self, address)
-
-        return call
-
-    def resolved(host, *args, **keywords):
-        if host not in LOOPBACK:
-            raise AssertionError(f"a test asked for the network: {host}")
-        return resolve(host, *args, **keywords)
-
-    monkeypatch.setattr(socket.socket, "connect", guarded(socket.socket.connect))
-    monkeypatch.setattr(socket.socket, "connect_ex", guarded(socket.socket.connect_ex))
-    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    refuse_network(monkeypatch)
 
 
 @pytest.fixture

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import csv
+import itertools
+import json
 
 import pytest
 
+from pytest_passbench.agents.answer_text import ANSWER_FORM, answer_files
+from pytest_passbench.agents.environment import TOOLS, PassEnvironment
 from pytest_passbench.commands.main import main
 from support.plugin_runs import PASS, task_text
 
@@ -239,6 +243,8 @@ def export(evaluate, tmp_path, capsys):
     def run(*options):
         path = tmp_path / "rows.parquet"
         assert main(["trajectories", str(tmp_path / "logs"), f"--out={path}", *options]) == 0, capsys.readouterr().err
+        if "--format=passnet" in options:
+            return [json.loads(line) for line in path.read_text().splitlines()]
         return parquet.read_table(path).to_pylist()
 
     return run
@@ -254,6 +260,43 @@ def test_conversations_end_with_the_feedback_on_the_best_attempt(export):
         assert f"Reward: {row['reward']:.3f}" in messages[-1]["content"]
         (call,) = messages[-2]["tool_calls"]
         assert call["function"] == {"name": "judge", "arguments": "{}"}
+        assert messages[-1]["tool_call_id"] == call["id"]
+        assert [tool["function"]["name"] for tool in json.loads(row["tools"])] == [*TOOLS, "submit"]
+
+
+def test_a_trainers_reader_gets_arguments_and_tools_as_objects(export, tmp_path):
+    datasets = pytest.importorskip("datasets", reason="the extra `train` is not installed")
+    export("--format=sft", "--honest")
+    rows = datasets.load_dataset(
+        "parquet", data_files=str(tmp_path / "rows.parquet"), split="train", cache_dir=str(tmp_path / "cache")
+    )
+    calls = [call["function"] for message in rows[0]["messages"] for call in message["tool_calls"] or ()]
+    assert calls[-2]["arguments"] == {"path": "a.py", "text": PASS}
+    assert calls[-1]["arguments"] == {}
+    assert rows[0]["tools"][0]["function"]["parameters"]["required"] == ["path", "text"]
+
+
+def test_an_answer_in_one_turn_has_the_best_attempts_files(export):
+    rows = export("--format=single", "--honest")
+    assert [row["task"] for row in rows] == ["a", "b"]
+    for row in rows:
+        (question,), (answer,) = row["prompt"], row["completion"]
+        assert question["content"].endswith(ANSWER_FORM)
+        assert "Call submit" not in question["content"]
+        assert answer_files(answer["content"]) == {"a.py": PASS}
+
+
+def test_lines_of_passnets_agent_have_whole_conversations(export):
+    lines = export("--format=passnet")
+    assert [sorted(line) for line in lines] == [["messages", "sample_dir"]] * 4
+    assert {line["sample_dir"] for line in lines} == {"a", "b"}
+    roles = [message["role"] for message in lines[0]["messages"]]
+    assert roles[:3] == ["system", "user", "assistant"]
+    for before, after in itertools.pairwise(lines[0]["messages"]):
+        if after["role"] == "tool":
+            (call,) = before["tool_calls"]
+            assert (call["id"], call["function"]["name"]) == (after["tool_call_id"], after["name"])
+            assert isinstance(json.loads(call["function"]["arguments"]), dict)
 
 
 def test_pairs_have_the_better_answer_first(export):
@@ -269,6 +312,9 @@ def test_prompts_come_once_with_the_rewards_of_the_best(export):
     rows = export("--format=rl")
     assert [row["task"] for row in rows] == ["a", "b"]
     assert all(len(row["rewards"]) == 2 and row["best_reward"] == max(row["rewards"]) for row in rows)
+    environment = PassEnvironment()
+    assert environment.reset(**rows[0]) == ""  # a trainer adds it to the prompt, which has the task already
+    assert environment.reset(**{**rows[0], "prompt": None}) in rows[0]["prompt"][-1]["content"]
 
 
 def test_all_that_is_known_is_exported_and_equal_answers_count_once(export):

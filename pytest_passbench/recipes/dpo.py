@@ -1,0 +1,67 @@
+"""Training on pairs with TRL: of two judged answers to a task, the better by its reward is to become likelier.
+
+    passbench trajectories reports/agents --format dpo --out dpo.parquet
+    python -m pytest_passbench.recipes.dpo --data dpo.parquet --model MODEL --out trained
+
+``--min-gap`` leaves out pairs whose rewards lie close together. ``trainer_state.json`` in the output's folder has of
+each step the loss, and the margin between the two answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import torch
+from datasets import load_dataset
+from trl import DPOConfig, DPOTrainer
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Train a model on the pairs of a Parquet file, and save it."""
+    args = parsed(argv)
+    rows = load_dataset("parquet", data_files=args.data, split="train")
+    rows = rows.filter(lambda row: row["chosen_reward"] - row["rejected_reward"] >= args.min_gap)
+    gpu = torch.cuda.is_available()
+    trainer = DPOTrainer(
+        args.model,
+        args=DPOConfig(
+            args.out,
+            max_steps=args.steps,
+            per_device_train_batch_size=args.batch,
+            learning_rate=args.learning_rate,
+            max_length=args.max_tokens,
+            model_init_kwargs={"dtype": "bfloat16" if gpu else "float32"},
+            bf16=gpu,
+            use_cpu=not gpu,
+            activation_checkpointing=gpu,
+            dataloader_pin_memory=gpu,
+            logging_steps=1,
+            save_strategy="no",
+            report_to="none",
+        ),
+        train_dataset=rows.select_columns(["prompt", "chosen", "rejected"]),
+    )
+    trainer.train()
+    trainer.save_model(args.out)
+    trainer.save_state()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    print(f"{args.out}: {len(losses)} steps on {len(rows)} pairs, loss {losses[0]:.3f} to {losses[-1]:.3f}")
+
+
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Return the parsed command line."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--data", nargs="+", required=True, help="files of `passbench trajectories --format dpo`")
+    parser.add_argument("--model", required=True, help="a model's folder, or its name")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--batch", type=int, default=1, help="pairs of a step")
+    parser.add_argument("--learning-rate", type=float, default=1e-6)
+    parser.add_argument("--min-gap", type=float, default=0.05, help="the least difference of a pair's rewards")
+    parser.add_argument("--max-tokens", type=int, default=16384, help="answers are cut to this length")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Supervised training with TRL on what models did: whole conversations with tools, or answers in one turn.
+
+    passbench trajectories reports/agents --format sft --honest --right fp64 --out sft.parquet
+    python -m pytest_passbench.recipes.sft --data sft.parquet --model MODEL --out trained
+
+Rows of the format ``sft`` train every answer of the model (``assistant_only_loss``), those of ``single`` the
+completion. ``trainer_state.json`` in the output's folder has the loss of each step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+import torch
+from datasets import load_dataset
+from transformers.utils import get_json_schema
+from trl import SFTConfig, SFTTrainer
+
+from pytest_passbench.agents.environment import TOOLS, PassEnvironment
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Train a model on the rows of a Parquet file, and save it."""
+    args = parsed(argv)
+    rows = load_dataset("parquet", data_files=args.data, split="train")
+    conversations = "messages" in rows.column_names
+    rows = rows.select_columns(["messages", "tools"] if conversations else ["prompt", "completion"])
+    if conversations and args.tools == "environment":
+        rows = rows.remove_columns("tools").add_column("tools", [environment_tools()] * len(rows))
+    gpu = torch.cuda.is_available()
+    trainer = SFTTrainer(
+        args.model,
+        args=SFTConfig(
+            args.out,
+            max_steps=args.steps,
+            per_device_train_batch_size=args.batch,
+            learning_rate=args.learning_rate,
+            max_length=args.max_tokens,
+            assistant_only_loss=conversations,
+            model_init_kwargs={"dtype": "bfloat16" if gpu else "float32"},
+            bf16=gpu,
+            use_cpu=not gpu,
+            activation_checkpointing=gpu,
+            dataloader_pin_memory=gpu,
+            logging_steps=1,
+            save_strategy="no",
+            report_to="none",
+        ),
+        train_dataset=rows,
+    )
+    trainer.train()
+    trainer.save_model(args.out)
+    trainer.save_state()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    print(f"{args.out}: {len(losses)} steps on {len(rows)} rows, loss {losses[0]:.3f} to {losses[-1]:.3f}")
+
+
+def environment_tools() -> str:
+    """Return the tools of an environment as GRPO's trainer shows them, in JSON."""
+    return json.dumps([get_json_schema(getattr(PassEnvironment, name)) for name in sorted(TOOLS)])
+
+
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Return the parsed command line."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--data", nargs="+", required=True, help="files of `passbench trajectories`: sft, or single")
+    parser.add_argument("--model", required=True, help="a model's folder, or its name")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--tools", choices=("log", "environment"), default="log", help="the tools in the prompts: as "
+                        "the model in the log had them (default), or as the recipe grpo shows them")  # fmt: skip
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--batch", type=int, default=1, help="rows of a step")
+    parser.add_argument("--learning-rate", type=float, default=2e-5)
+    parser.add_argument("--max-tokens", type=int, default=16384, help="rows are cut to this length")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    main()
