@@ -164,7 +164,8 @@ def test_failures_come_first_and_the_first_is_open(chromium, pages):
     tops = "['tasks', 'speed'].map((id) => document.getElementById(id).getBoundingClientRect().top)"
     tasks, speed = chromium.run(tops)
     assert tasks < speed
-    assert chromium.run("document.querySelectorAll('#rows > tbody > tr:first-child [aria-expanded=true]').length") == 1
+    opened_rows = "document.querySelectorAll('#rows > tbody > tr:first-child [aria-expanded=true]')"
+    assert chromium.run(f"{opened_rows}.length") == 1
     assert "source/torch-op, fuse.py:12" in chromium.run("document.querySelector('#t0 .detail').textContent")
     chromium.open(pages["full"])
     tasks, speed = chromium.run(tops)

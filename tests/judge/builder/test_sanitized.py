@@ -8,7 +8,10 @@ from pytest_passbench.commands.main import main
 from pytest_passbench.judge.arms import sandbox
 from shared.workspace import GELU_ADD_KERNEL, make_cpp_pass
 
-pytestmark = pytest.mark.skipif(not sandbox.walls().strong, reason="sanitizers need bubblewrap")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not sandbox.walls().strong, reason="sanitizers need bubblewrap"),
+]
 
 
 def explain(bench, capsys, kernel):
