@@ -19,7 +19,7 @@ from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.core.ray_cluster import connect
 from pytest_passbench.dataset.architectures import Architecture
 from pytest_passbench.dataset.extract import extract
-from pytest_passbench.forge.jobs import Job, limit_memory
+from pytest_passbench.forge.jobs import Job, keep_freed_memory, limit_memory
 from pytest_passbench.forge.windows import RunRanges
 
 MAX_LOSSES = 3
@@ -125,6 +125,7 @@ def _extracted(architecture: Architecture, known: set[str], ranges: RunRanges) -
 
     torch.set_num_threads(1)
     limit_memory(os.cpu_count() or 1)
+    keep_freed_memory()
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
     return json.dumps(extract(architecture, known, ranges).to_data())
