@@ -128,8 +128,9 @@ def keep_freed_memory() -> None:
     the time.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    for option in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD) if mallopt is not None else ():
-        mallopt(option, 2**31 - 1)
+    if mallopt is not None:
+        for option in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
+            mallopt(option, 2**31 - 1)
 
 
 def _attempt(job: Job, processes: int) -> None:
