@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 
 from pytest_passbench.dataset.architectures import Architecture
+from pytest_passbench.dataset.headroom import headroom
 from pytest_passbench.dataset.rows import CaseRows, GraphRow, input_data, instance_data, text_hash
 from pytest_passbench.forge import rules
 from pytest_passbench.forge.corpus import Graph, capture_case
@@ -105,10 +106,12 @@ def _row(
         return None
     instance = dataclasses.replace(instance, inputs=condition(instance.inputs)[0])
     probe = instance.probe()
+    room = 0.0
     try:
         broken = next((rule.__name__ for rule in REQUIRED for _ in rule(probe)), None)
         marks = [rule.__name__ for rule in MARKED if any(True for _ in rule(probe))] if broken is None else []
         form = normal_form(probe.pure, probe.values, sized=False) if broken is None else ""
+        room = headroom(probe.pure, probe.values) if broken is None else 0.0
     except Exception as error:  # eager's own failure, or an operator that no graph here may have
         broken, marks, form = f"runs: {type(error).__name__}", [], ""
     if broken is not None:
@@ -133,6 +136,7 @@ def _row(
         families=[architecture.family],
         modality=architecture.case.modality,
         configuration=architecture.case.note,
+        headroom=room,
     )
 
 

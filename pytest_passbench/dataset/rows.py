@@ -20,7 +20,8 @@ class GraphRow:
 
     ``inputs`` have name, dtype, shape and statistics. ``instances`` are the other dtypes and sizes of the same text:
     (dtype, variant, shapes of the inputs). ``marks`` are the curation rules that the graph breaks as it is recorded.
-    ``families`` are those of all architectures that have the graph.
+    ``families`` are those of all architectures that have the graph. ``headroom`` is a ratio of memory traffic
+    (:mod:`pytest_passbench.dataset.headroom`).
     """
 
     id: str
@@ -41,6 +42,7 @@ class GraphRow:
     families: list[str]
     modality: str
     configuration: str
+    headroom: float
     split: str = ""
 
     @classmethod

@@ -168,6 +168,8 @@ configs:
 | `operators` | names of the operators, in order |
 | `class` | the class that decides how fast a graph can be: convolution, product, scan, pool, index, reduction, \
 elementwise or layout |
+| `headroom` | bytes that the operators read and write one by one, over those of the graph's inputs and outputs: \
+what fusing could save of memory traffic; it says nothing of the time of convolutions and products |
 | `dtype`, `variant`, `inputs` | of the recorded instance; `inputs` is JSON: name, dtype, shape, mean, std, min, max |
 | `instances` | JSON: other dtypes and sizes with the same text |
 | `sizes` | how each dimension of each input depends on the model's batch `b` and size `n`, as `n/4` or `b`; null if \

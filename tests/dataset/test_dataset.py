@@ -208,6 +208,15 @@ def test_sizes_say_how_shapes_depend_on_batch_and_size(folder):
     assert [list(dimensions) for dimensions in gelu["sizes"]] == [["b", "n", "32"]]
 
 
+def test_head_room_is_what_fusing_saves_of_memory_traffic(folder):
+    import pandas
+
+    table = pandas.read_parquet(folder / "set" / "data")
+    rooms = {tuple(row["operators"]): row["headroom"] for row in table.to_dict("records")}
+    assert rooms["gelu",] == 1.0
+    assert 1.5 < rooms["add", "layer_norm"] < 1.7  # five tensors are moved in place of three, and two small ones
+
+
 FAMILY = """
 import torch
 from pytest_passbench.forge.models import ModelCase, Variant

@@ -17,7 +17,7 @@ def row(key: int, form: str, operators: list[str], families: set[str]) -> GraphR
     return GraphRow(
         id=str(key), form=form, kind="single", source="", operators=operators, dtype="float32", variant="", inputs=[],
         instances=[], marks=[], architecture="", library="", version="", license="", family=min(families),
-        families=sorted(families), modality="text", configuration="",
+        families=sorted(families), modality="text", configuration="", headroom=0.0,
     )  # fmt: skip
 
 
