@@ -106,12 +106,10 @@ def _row(
         return None
     instance = dataclasses.replace(instance, inputs=condition(instance.inputs)[0])
     probe = instance.probe()
-    room = 0.0
     try:
         broken = next((rule.__name__ for rule in REQUIRED for _ in rule(probe)), None)
         marks = [rule.__name__ for rule in MARKED if any(True for _ in rule(probe))] if broken is None else []
         form = normal_form(probe.pure, probe.values, sized=False) if broken is None else ""
-        room = headroom(probe.pure, probe.values) if broken is None else 0.0
     except Exception as error:  # eager's own failure, or an operator that no graph here may have
         broken, marks, form = f"runs: {type(error).__name__}", [], ""
     if broken is not None:
@@ -136,7 +134,7 @@ def _row(
         families=[architecture.family],
         modality=architecture.case.modality,
         configuration=architecture.case.note,
-        headroom=room,
+        headroom=headroom(probe.pure, probe.values),
     )
 
 

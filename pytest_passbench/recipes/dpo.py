@@ -16,6 +16,8 @@ import torch
 from datasets import load_dataset
 from trl import DPOConfig, DPOTrainer
 
+from pytest_passbench.recipes import run
+
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Train a model on the pairs of a Parquet file, and save it."""
@@ -64,4 +66,4 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

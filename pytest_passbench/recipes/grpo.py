@@ -28,6 +28,7 @@ from pytest_passbench.agents.answer_text import answer_files, question
 from pytest_passbench.agents.prompt import prompt
 from pytest_passbench.api.arguments import TaskShelf
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.recipes import run
 
 EMPTY = [{"role": "user", "content": ""}]
 """A prompt to which an environment adds its own."""
@@ -173,4 +174,4 @@ def share_alike(rewards: Sequence[float | None], tasks: Sequence[str]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

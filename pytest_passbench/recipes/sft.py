@@ -19,6 +19,7 @@ from transformers.utils import get_json_schema
 from trl import SFTConfig, SFTTrainer
 
 from pytest_passbench.agents.environment import TOOLS, PassEnvironment
+from pytest_passbench.recipes import run
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -78,4 +79,4 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

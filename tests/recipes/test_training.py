@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -221,3 +223,11 @@ def test_rewards_whose_intervals_meet_are_alike():
     assert share_alike([Reward(1.0, 1.2), Reward(1.1, 1.3), 0.2, 0.05], ["a", "a", "b", "b"]) == 0.5
     assert share_alike([None, 0.2, 0.2], ["a", "a", "a"]) == 1
     assert share_alike([None], ["a"]) == 1
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pytest_passbench.recipes.sft", "--data=none.parquet", "--model=m", "--out=out"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert result.stderr.strip().splitlines()[-1] == f"sft: error: Unable to find '{tmp_path}/none.parquet'"
