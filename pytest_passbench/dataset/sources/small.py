@@ -66,5 +66,5 @@ def _tables() -> Iterator[ModelSpec]:
 LIBRARIES = (
     SmallLibrary("conformer", "MIT", "audio", _conformers),
     SmallLibrary("perceiver-pytorch", "MIT", "vision", _perceivers),
-    SmallLibrary("rtdl-revisiting-models", "MIT", "table", _tables),
+    SmallLibrary("rtdl-revisiting-models", "Apache-2.0", "table", _tables),
 )
