@@ -230,7 +230,8 @@ def test_options_and_commands_exist(shell):
 
 def _commands(names: list[str]) -> dict[str, str]:
     actions = [f"{command} {action}" for command, named in ACTIONS.items() for action in named]
-    return {"pytest": "pytest", **{name: f"passbench {name}" for name in [*actions, *names]}}
+    recipes = {name: f"python -m pytest_passbench.recipes.{name}" for name in ("sft", "grpo")}
+    return {"pytest": "pytest", **{name: f"passbench {name}" for name in [*actions, *names]}, **recipes}
 
 
 def _options(text: str) -> set[str]:

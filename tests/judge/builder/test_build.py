@@ -66,8 +66,8 @@ def kernel(body: str = "x[0] = n;", before: str = "") -> str:
 def test_a_library_works_and_offers_its_functions_only(builder: Builder) -> None:
     built = builder.library(SCALE + 'extern "C" { void hidden() {} }', ("-O2",), False)
     assert built.functions == {
-        "scale": Signature("void", ("pointer", "pointer", "int64"), frozenset({1})),
-        "twice": Signature("int64", ("int64",)),
+        "scale": Signature("void", ("pointer", "pointer", "int64"), frozenset({1}), ("x", "out", "n")),
+        "twice": Signature("int64", ("int64",), names=("n",)),
     }
     descriptor = sealed(built.data)
     try:
