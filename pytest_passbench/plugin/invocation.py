@@ -34,9 +34,9 @@ class CommandLine(Data):
 
 
 def complete(config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
-    """Put the command line of an interrupted run before ``args``, if these name no more than the run to go on with.
+    """Put the command line of an interrupted run into ``args``, if these name no more than the run to go on with.
 
-    Arguments of now come later, so they win. A worker of pytest-xdist has its options from the controller.
+    It comes before the arguments of now, so these win. A worker of pytest-xdist has its options from the controller.
 
     Raises pytest.UsageError if no run was interrupted, or if its command line cannot be read.
     """
@@ -50,7 +50,8 @@ def complete(config: pytest.Config, parser: pytest.Parser, args: list[str]) -> N
         earlier = _read(folder, base)
     except UserError as error:
         raise pytest.UsageError(str(error)) from None
-    args[:0] = earlier
+    place = len(args) - len(arguments)  # behind those of the ini file and the environment
+    args[place:place] = earlier
     config.stash[_ARGUMENTS] = (*earlier, *arguments)
     config.known_args_namespace = parser.parse_known_args(args, namespace=copy.copy(config.option))
 

@@ -123,6 +123,15 @@ def test_resume_alone_takes_the_whole_command_of_the_run(bench):
     assert not list(bench.path.glob("reports/*/command.json"))
 
 
+def test_what_the_ini_file_adds_does_not_come_after_the_command_of_the_run(bench):
+    ini = bench.path / "pytest.ini"
+    ini.write_text(ini.read_text() + "addopts = --passbench-tolerance=-3\n")
+    bench.conftest(ONCE.replace("{end}", KILL))
+    assert bench.run_apart("--candidate=passes", "--passbench-tolerance=-4").ret == -signal.SIGKILL
+    resume_alone(bench).stdout.fnmatch_lines(["*b.task.yaml . 4/4 correct*"])
+    assert last(bench)["settings"]["tolerance"] == -4
+
+
 def test_a_run_that_resume_alone_went_on_with_is_resumed_alone_again(bench):
     bench.conftest(ONCE.replace("{end}", KILL))
     bench.run_apart("--candidate=passes")
