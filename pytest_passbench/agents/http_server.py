@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import re
@@ -9,6 +10,7 @@ import select
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -22,6 +24,8 @@ from pytest_passbench.core.rejected import Rejected
 
 MAX_BODY_BYTES = 1 << 20
 MAX_CONNECTIONS = 128
+LINGER_SECONDS, LINGER_BYTES, LINGER_PIECE = 2.0, 16 << 20, 1 << 16
+"""What is read of a refused request's body, in pieces, before its connection is closed."""
 READ_SECONDS = 30.0  # for each piece of a request, and for an answer to be taken
 
 
@@ -148,6 +152,18 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(data)
+        if self._unread:
+            self._linger()
+
+    def _linger(self) -> None:
+        """Read for a moment what the client still sends. To one that cannot send it all, the answer would be lost."""
+        end = time.monotonic() + LINGER_SECONDS
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(LINGER_SECONDS)
+            for _ in range(LINGER_BYTES // LINGER_PIECE):
+                if time.monotonic() > end or not self.rfile.read1(LINGER_PIECE):
+                    break
 
     def log_message(self, *_arguments: Any) -> None:
         """Log nothing: addresses and paths are the clients'."""

@@ -135,6 +135,8 @@ def test_without_the_token_nothing_is_served(client, header, method, path):
     ("GET", "/step", None, 404, "nothing is at GET '/step'"),
     ("POST", "/nowhere", b"{}", 404, "nothing is at POST '/nowhere'"),
     ("POST", "/reset", b" " * (MAX_BODY_BYTES + 1), 413, "more than 1048576 bytes"),
+    ("POST", "/reset", b" " * (8 * MAX_BODY_BYTES), 413, "more than 1048576 bytes"),
+    ("POST", "/nowhere", b" " * (8 * MAX_BODY_BYTES), 404, "nothing is at POST '/nowhere'"),
 ])  # fmt: skip
 def test_a_bad_request_is_one_message_and_the_next_one_is_served(client, method, path, body, code, said):
     got, answer = client.send(method, path, body)
