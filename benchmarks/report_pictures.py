@@ -13,11 +13,13 @@ match nothing. ``take`` makes the pages of both runs anew, with the code of this
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
+from pytest_passbench.candidate.layout import MANIFEST
 from pytest_passbench.report import html
 from pytest_passbench.report.report import report_of
 from pytest_passbench.run import results_file
@@ -48,6 +50,9 @@ def spoil(folder: Path) -> None:
         if old not in text:
             sys.exit(f"{name}: has no {old!r}, so it cannot be spoiled so")
         path.write_text(text.replace(old, new, 1))
+    manifest = folder / MANIFEST
+    names = [name for name in json.loads(manifest.read_text()) if name != "region"]  # which stands in for the others
+    manifest.write_text(json.dumps(names))
 
 
 def take(first: Path, second: Path | None) -> None:
