@@ -150,6 +150,8 @@ def _closed_file(file: Path) -> None:
 
 
 def _other_kind(file: Path, rng: random.Random) -> None:
+    if file.is_dir():  # of a mutation before
+        return
     file.unlink()
     choices: list[Callable[[], object]] = [
         lambda: os.mkfifo(file),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,13 +72,16 @@ def _is_judged(message: Row) -> bool:
 
 
 def read_trajectories(logs: Iterable[Path]) -> Iterator[Trajectory]:
-    """Yield the trajectories of log files and of folders of them. Raises UserError for one that cannot be read."""
-    from inspect_ai.log import list_eval_logs, read_eval_log
+    """Yield the trajectories of log files, and of folders that have them, directly or in a folder below.
+
+    Raises UserError for one that cannot be read.
+    """
+    from inspect_ai.log import read_eval_log
 
     for path in logs:
         if not path.exists():
             raise UserError("no such file or folder", where=path)
-        names = [log.name for log in list_eval_logs(str(path))] if path.is_dir() else [str(path)]
+        names = _logs(path) if path.is_dir() else [str(path)]
         if not names:
             raise UserError("has no log", where=path, remedy="give the folder of `passbench agent --out`")
         for name in names:
@@ -86,6 +90,20 @@ def read_trajectories(logs: Iterable[Path]) -> Iterator[Trajectory]:
             except Exception as error:  # whatever a damaged archive leads to
                 raise UserError(f"is no log that Inspect can read: {error}", where=name) from error
             yield from (_trajectory(Path(name).name, log.eval.model, sample) for sample in log.samples or [])
+
+
+def _logs(folder: Path) -> list[str]:
+    """Return the logs of a folder and of those directly below it: of a whole disk this takes no longer."""
+    from inspect_ai.log import list_eval_logs
+
+    folders = [folder]
+    with contextlib.suppress(OSError):
+        folders += sorted(path for path in folder.iterdir() if path.is_dir())
+    names = []
+    for path in folders:
+        with contextlib.suppress(OSError):
+            names += [log.name for log in list_eval_logs(str(path), recursive=False)]
+    return names
 
 
 def _trajectory(log: str, model: str, sample: Any) -> Trajectory:

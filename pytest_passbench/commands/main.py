@@ -44,7 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     After Ctrl+C it is 130, as a shell says.
     """
-    args = parser().parse_args(argv)
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    for argument in arguments:
+        if argument.startswith("--") and argument.endswith("=--"):  # argparse makes an empty list of it
+            parser().error(f"argument {argument.removesuffix('=--')}: '--' is no value")
+    args = parser().parse_args(arguments)
     if sys.stdout is None:
         return _failed("standard output is closed")
     try:

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from pytest_passbench.commands.main import main
 from pytest_passbench.run import results_file
 from support.made_records import record_of, run_of
 from support.plugin_runs import LEAN, PytestFolder
@@ -52,3 +53,9 @@ def test_a_limit_that_judging_cannot_do_with_is_named_at_the_start(pytester, mon
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: {said}"])
     assert not list(bench.path.glob("reports/*"))
+
+
+def test_a_value_of_two_dashes_alone_is_wrong_usage(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["serve", "--port=0", "--token-file=--"])
+    assert "argument --token-file: '--' is no value" in capsys.readouterr().err
