@@ -13,7 +13,7 @@ import json
 import socket
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_passbench.core.typed import Data
 
@@ -45,18 +45,45 @@ MAX_FORMS = 64
 KIND_TENSOR, KIND_OTHER_TYPE, KIND_SCALAR, KIND_COUNT = 0, 1, 2, 3
 TEXT_BYTES = 1 << 15
 
-#: The shared page of a traced call, of 64-bit numbers. The first ones are these places, and all are 0 at first: the
-#: launch that began last (number of the plan and number in the plan, from 1 on), whether it is running, the memory
-#: around which it wrote (number from 1 on, and bytes behind its end or, below 0, before its start), and the signal
-#: that came: its number and code, the address, and 1 or 2 if that was read or written.
-TRACE_PLAN, TRACE_LAUNCH, TRACE_RUNNING, TRACE_MEMORY, TRACE_DISTANCE = range(5)
-TRACE_SIGNAL, TRACE_CODE, TRACE_ADDRESS, TRACE_ACCESS = range(5, 9)
-#: Behind them is a row for each memory that the launch works on. Its source and index name it in the plan. Its guard
-#: begins and ends at the outer two addresses, and it lies between the inner two.
-TRACE_HEAD, MAX_TRACED = 16, 256
-TRACE_ROW = ("source", "index", "guard_start", "start", "end", "guard_end")
+
+class TraceHead(NamedTuple):
+    """The first 64-bit numbers of the shared page of a traced call. All are 0 at first.
+
+    ``plan`` and ``launch`` (in the plan) number the launch that began last, from 1 on, and ``running`` is 1 until it
+    ends. ``memory`` is the memory around which it wrote, from 1 on, and ``distance`` the bytes behind its end or,
+    below 0, before its start. The rest is of a signal: ``access`` is 1 if the address was read, 2 if it was written.
+    """
+
+    plan: int
+    launch: int
+    running: int
+    memory: int
+    distance: int
+    signal: int
+    code: int
+    address: int
+    access: int
+
+
+class TraceRow(NamedTuple):
+    """The numbers of a memory that a traced launch works on. They follow the head, a row for each memory.
+
+    ``source``, a place in :data:`TRACE_SOURCES`, and ``number`` name it in the plan. It lies from ``start`` to
+    ``end``, between guards that begin at ``guard_start`` and end at ``guard_end``.
+    """
+
+    source: int
+    number: int
+    guard_start: int
+    start: int
+    end: int
+    guard_end: int
+
+
 TRACE_SOURCES = ("argument", "buffer", "table")
-TRACE_BYTES = 8 * (TRACE_HEAD + MAX_TRACED * len(TRACE_ROW))
+MAX_TRACED = 256
+TRACE_HEAD, TRACE_ROW = len(TraceHead._fields), len(TraceRow._fields)
+TRACE_BYTES = 8 * (TRACE_HEAD + MAX_TRACED * TRACE_ROW)
 
 DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",

@@ -191,7 +191,7 @@ class Cluster:
             if not busy:
                 what = f"no machine of the cluster has room for a judge, which takes {_needs(self._settings)}"
                 if time.monotonic() - since > NODES_TIMEOUT_SECONDS:
-                    raise UserError(f"{what} ({self._machines()})", where="ray", remedy="add one that has")
+                    raise UserError(f"{what} ({self._machines()})", where="ray", remedy="add a machine with as much")
                 if not waits:
                     waits = True
                     self._progress.note(f"{what} ({self._machines()}); waits {NODES_TIMEOUT_SECONDS:g} s for one")
@@ -221,11 +221,11 @@ class Cluster:
             with suppress(Exception):
                 self._ray.kill(judge.actor)
             how = line(str(error).strip().rpartition("\n")[2])  # above it is a traceback
-            self._progress.note(f"a judge on {judge.host} was lost; another one takes its work: {how}")
             if judge.task is not None and judge.job is not None:
                 work.lost(judge.task, how)
             else:
                 work.not_started(judge, how)
+            self._progress.note(f"a judge on {judge.host} was lost; another one starts in its place: {how}")
             return []
         if isinstance(reports, UserError):
             raise reports
@@ -301,8 +301,10 @@ def _room(resources: dict[str, float], settings: Settings) -> int:
 
 
 def _needs(settings: Settings) -> str:
-    return _amounts({name.removeprefix("num_").upper()[:3]: number for name, number in _resources(settings).items()})
+    needs = _resources(settings)
+    return _amounts({"CPU": needs["num_cpus"], "GPU": needs.get("num_gpus", 0.0)})
 
 
 def _amounts(resources: Mapping[str, float]) -> str:
-    return ", ".join(f"{resources.get(name, 0):g} {name}" for name in ("CPU", "GPU") if name in resources)
+    """Return the cores and GPUs among a machine's resources, for people."""
+    return ", ".join(f"{resources[name]:g} {name}" for name in ("CPU", "GPU") if resources.get(name)) or "none"

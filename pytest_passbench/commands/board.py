@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,10 +99,12 @@ def _write(boards: Sequence[Board], path: Path) -> None:
     from pytest_passbench.core.files import write_text
     from pytest_passbench.report.board import page, texts
 
-    def as_page(boards: Sequence[Board]) -> str:
-        return page.render(boards, path.parent)
-
-    make = {".html": as_page, ".md": texts.as_markdown, ".csv": texts.as_csv, ".tex": texts.as_latex}
+    make: dict[str, Callable[[Sequence[Board]], str]] = {
+        ".html": partial(page.render, folder=path.parent),
+        ".md": texts.as_markdown,
+        ".csv": texts.as_csv,
+        ".tex": texts.as_latex,
+    }
     write_text(path, make[path.suffix](boards))
 
 

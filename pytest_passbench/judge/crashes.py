@@ -27,19 +27,12 @@ from pytest_passbench.kernels.toolchain import CompileError
 from pytest_passbench.plans.words import kernel_name, place, value
 from pytest_passbench.protocol import (
     MAX_TRACED,
-    TRACE_ACCESS,
-    TRACE_ADDRESS,
     TRACE_BYTES,
-    TRACE_CODE,
-    TRACE_DISTANCE,
     TRACE_HEAD,
-    TRACE_LAUNCH,
-    TRACE_MEMORY,
-    TRACE_PLAN,
     TRACE_ROW,
-    TRACE_RUNNING,
-    TRACE_SIGNAL,
     TRACE_SOURCES,
+    TraceHead,
+    TraceRow,
 )
 
 MAX_SANITIZED = 2  # plans of a program whose kernels are run with sanitizers
@@ -125,8 +118,10 @@ def crash_site(page: bytes, planned: Sequence[tuple[str, Mapping[str, Any]]]) ->
     if len(page) != TRACE_BYTES:
         return None
     words = struct.unpack(f"<{TRACE_BYTES // 8}q", page)
-    plan_number, launch_number = words[TRACE_PLAN] - 1, words[TRACE_LAUNCH] - 1
-    if not (words[TRACE_RUNNING] and 0 <= plan_number < len(planned)):
+    head = TraceHead._make(words[:TRACE_HEAD])
+    rows = [TraceRow._make(words[at : at + TRACE_ROW]) for at in range(TRACE_HEAD, len(words), TRACE_ROW)]
+    plan_number, launch_number = head.plan - 1, head.launch - 1
+    if not (head.running and 0 <= plan_number < len(planned)):
         return None
     name, plan = planned[plan_number]
     launches = _launches(plan)
@@ -139,7 +134,7 @@ def crash_site(page: bytes, planned: Sequence[tuple[str, Mapping[str, Any]]]) ->
         number,
         sum(bool(step.keys() & {"launch", "triton", "tuned"}) for step in plan["steps"]),
         tuple(_arguments(plan, kernel, arguments)),
-        _cause(words),
+        _cause(head, rows),
     )
 
 
@@ -172,31 +167,27 @@ def _argument(argument: Any) -> str:
     return value(argument)
 
 
-def _cause(words: Sequence[int]) -> str:
+def _cause(head: TraceHead, rows: Sequence[TraceRow]) -> str:
     """Return the likely cause, as a question."""
-    rows = [words[at : at + len(TRACE_ROW)] for at in range(TRACE_HEAD, len(words), len(TRACE_ROW))]
-    if 0 < words[TRACE_MEMORY] <= MAX_TRACED:
-        return _beyond("writes", rows[words[TRACE_MEMORY] - 1], words[TRACE_DISTANCE])
-    number, address = words[TRACE_SIGNAL], words[TRACE_ADDRESS]
-    if number not in (signal.SIGSEGV, signal.SIGBUS):
-        return _CAUSES.get(number, "")
-    if words[TRACE_CODE] == _KERNEL_CODE:
+    if 0 < head.memory <= MAX_TRACED:
+        return _beyond("writes", rows[head.memory - 1], head.distance)
+    if head.signal not in (signal.SIGSEGV, signal.SIGBUS):
+        return _CAUSES.get(head.signal, "")
+    if head.code == _KERNEL_CODE:
         return "uses an address that is none, or that is not aligned as a vector instruction needs it?"
-    access = _ACCESS.get(words[TRACE_ACCESS], "reads or writes")
+    access = _ACCESS.get(head.access, "reads or writes")
     for row in rows:
-        _source, _index, guard_start, start, end, guard_end = row
-        if guard_start <= address < start:
-            return _beyond(access, row, address - start)
-        if end <= address < guard_end:
-            return _beyond(access, row, address - end + 1)
-    if 0 <= address < _NULL_PAGE:
+        if row.guard_start <= head.address < row.start:
+            return _beyond(access, row, head.address - row.start)
+        if row.end <= head.address < row.guard_end:
+            return _beyond(access, row, head.address - row.end + 1)
+    if 0 <= head.address < _NULL_PAGE:
         return f"{access} through a null pointer?"
     return f"{access} far from all of its arguments: an index that is far outside, or a stack that ran over?"
 
 
-def _beyond(access: str, row: Sequence[int], distance: int) -> str:
+def _beyond(access: str, row: TraceRow, distance: int) -> str:
     """Return that a kernel goes ``distance`` bytes behind a memory's end or, if that is below 0, before its start."""
-    source, index = row[0], row[1]
-    which = f"{TRACE_SOURCES[source][0]}{index}" if 0 <= source < len(TRACE_SOURCES) else "an argument"
+    which = f"{TRACE_SOURCES[row.source][0]}{row.number}" if 0 <= row.source < len(TRACE_SOURCES) else "an argument"
     side = "past the end" if distance > 0 else "before the start"
     return f"{access} {side} of {which}? (at least {counted(abs(distance), 'byte')} beyond it)"

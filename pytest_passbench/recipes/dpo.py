@@ -12,11 +12,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-import torch
 from datasets import load_dataset
 from trl import DPOConfig, DPOTrainer
 
-from pytest_passbench.recipes import run
+from pytest_passbench.recipes.trainers import device_settings, run, train
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -24,7 +23,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parsed(argv)
     rows = load_dataset("parquet", data_files=args.data, split="train")
     rows = rows.filter(lambda row: row["chosen_reward"] - row["rejected_reward"] >= args.min_gap)
-    gpu = torch.cuda.is_available()
     trainer = DPOTrainer(
         args.model,
         args=DPOConfig(
@@ -33,22 +31,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             per_device_train_batch_size=args.batch,
             learning_rate=args.learning_rate,
             max_length=args.max_tokens,
-            model_init_kwargs={"dtype": "bfloat16" if gpu else "float32"},
-            bf16=gpu,
-            use_cpu=not gpu,
-            activation_checkpointing=gpu,
-            dataloader_pin_memory=gpu,
-            logging_steps=1,
-            save_strategy="no",
-            report_to="none",
+            **device_settings(),
         ),
         train_dataset=rows.select_columns(["prompt", "chosen", "rejected"]),
     )
-    trainer.train()
-    trainer.save_model(args.out)
-    trainer.save_state()
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    print(f"{args.out}: {len(losses)} steps on {len(rows)} pairs, loss {losses[0]:.3f} to {losses[-1]:.3f}")
+    train(trainer, args.out, f"{len(rows)} pairs", "loss")
 
 
 def parsed(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import Dataset, load_dataset
 from trl import GRPOConfig, GRPOTrainer
 
@@ -28,7 +27,7 @@ from pytest_passbench.agents.answer_text import answer_files, question
 from pytest_passbench.agents.prompt import prompt
 from pytest_passbench.api.arguments import TaskShelf
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.recipes import run
+from pytest_passbench.recipes.trainers import device_settings, run, train
 
 EMPTY = [{"role": "user", "content": ""}]
 """A prompt to which an environment adds its own."""
@@ -50,11 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             train_dataset=rows,
             environment_factory=partial(PassEnvironment, judge) if args.turns > 1 else None,
         )
-        trainer.train()
-    trainer.save_model(args.out)
-    trainer.save_state()
-    rewards = [entry["reward"] for entry in trainer.state.log_history if "reward" in entry]
-    print(f"{args.out}: {len(rewards)} steps on {len(rows)} tasks, mean reward {rewards[0]:.3f} to {rewards[-1]:.3f}")
+        train(trainer, args.out, f"{len(rows)} tasks", "reward")
 
 
 def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -92,7 +87,6 @@ def make_rows(args: argparse.Namespace) -> Dataset:
 
 def config(args: argparse.Namespace) -> GRPOConfig:
     """Return the trainer's settings."""
-    gpu = torch.cuda.is_available()
     return GRPOConfig(
         args.out,
         max_steps=args.steps,
@@ -105,14 +99,7 @@ def config(args: argparse.Namespace) -> GRPOConfig:
         max_tool_calling_iterations=args.turns if args.turns > 1 else None,
         beta=0.0,
         scale_rewards="none",
-        model_init_kwargs={"dtype": "bfloat16" if gpu else "float32"},
-        bf16=gpu,
-        use_cpu=not gpu,
-        activation_checkpointing=gpu,
-        dataloader_pin_memory=gpu,
-        logging_steps=1,
-        save_strategy="no",
-        report_to="none",
+        **device_settings(),
     )
 
 

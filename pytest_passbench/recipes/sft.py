@@ -13,13 +13,12 @@ import argparse
 import json
 from collections.abc import Sequence
 
-import torch
 from datasets import load_dataset
 from transformers.utils import get_json_schema
 from trl import SFTConfig, SFTTrainer
 
 from pytest_passbench.agents.environment import TOOLS, PassEnvironment
-from pytest_passbench.recipes import run
+from pytest_passbench.recipes.trainers import device_settings, run, train
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -30,7 +29,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = rows.select_columns(["messages", "tools"] if conversations else ["prompt", "completion"])
     if conversations and args.tools == "environment":
         rows = rows.remove_columns("tools").add_column("tools", [environment_tools()] * len(rows))
-    gpu = torch.cuda.is_available()
     trainer = SFTTrainer(
         args.model,
         args=SFTConfig(
@@ -40,22 +38,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             learning_rate=args.learning_rate,
             max_length=args.max_tokens,
             assistant_only_loss=conversations,
-            model_init_kwargs={"dtype": "bfloat16" if gpu else "float32"},
-            bf16=gpu,
-            use_cpu=not gpu,
-            activation_checkpointing=gpu,
-            dataloader_pin_memory=gpu,
-            logging_steps=1,
-            save_strategy="no",
-            report_to="none",
+            **device_settings(),
         ),
         train_dataset=rows,
     )
-    trainer.train()
-    trainer.save_model(args.out)
-    trainer.save_state()
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    print(f"{args.out}: {len(losses)} steps on {len(rows)} rows, loss {losses[0]:.3f} to {losses[-1]:.3f}")
+    train(trainer, args.out, f"{len(rows)} rows", "loss")
 
 
 def environment_tools() -> str:

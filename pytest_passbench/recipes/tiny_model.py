@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, set_seed
 from trl.chat_template_utils import qwen2_5_chat_template
 
-from pytest_passbench.recipes import run
+from pytest_passbench.recipes.trainers import run
 
 MARKS = ["<pad>", "<|im_start|>", "<|im_end|>"]
 TAGS = [f"<{slash}{name}>" for name in ("tools", "tool_call", "tool_response") for slash in ("", "/")]

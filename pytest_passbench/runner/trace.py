@@ -19,15 +19,11 @@ from pytest_passbench.plans.launch import Allocate, Launch, LaunchPlan, Operand,
 from pytest_passbench.protocol import (
     MAX_TRACED,
     TRACE_BYTES,
-    TRACE_DISTANCE,
     TRACE_HEAD,
-    TRACE_LAUNCH,
-    TRACE_MEMORY,
-    TRACE_PLAN,
     TRACE_ROW,
-    TRACE_RUNNING,
-    TRACE_SIGNAL,
     TRACE_SOURCES,
+    TraceHead,
+    TraceRow,
 )
 from pytest_passbench.runner.engine import Engine
 from pytest_passbench.runner.native_code import CppFunction
@@ -53,25 +49,28 @@ class TracePage:
         os.close(descriptor)
         self._words = (ctypes.c_int64 * (TRACE_BYTES // 8)).from_buffer(self._memory)
         if engine is not None:
-            engine.note_faults(ctypes.addressof(self._words) + 8 * TRACE_SIGNAL)
+            engine.note_faults(ctypes.addressof(self._words) + 8 * TraceHead._fields.index("signal"))
 
     def begin(self, plan: int, launch: int, copies: Iterable[GuardedCopy]) -> None:
         """Write which launch is about to begin (numbers from 0 on), and where the memory lies that it works on."""
-        words = self._words
-        words[TRACE_PLAN], words[TRACE_LAUNCH], words[TRACE_RUNNING] = plan + 1, launch + 1, 1
+        self._write(plan=plan + 1, launch=launch + 1, running=1)
         for number, copy in enumerate(list(copies)[:MAX_TRACED]):
-            row = TRACE_HEAD + number * len(TRACE_ROW)
-            for place, word in enumerate(copy.row(), row):
-                words[place] = word
+            place = TRACE_HEAD + number * TRACE_ROW
+            self._words[place : place + TRACE_ROW] = list(copy.row())
 
     def end(self, copies: Sequence[GuardedCopy]) -> None:
         """Write that the launch has returned. If it wrote around a memory, write which one and end the process."""
         for number, copy in enumerate(copies[:MAX_TRACED]):
             distance = copy.written_around()
             if distance:
-                self._words[TRACE_MEMORY], self._words[TRACE_DISTANCE] = number + 1, distance
+                self._write(memory=number + 1, distance=distance)
                 os._exit(0)
-        self._words[TRACE_RUNNING] = 0
+        self._write(running=0)
+
+    def _write(self, **numbers: int) -> None:
+        """Write numbers of the page's head by their names."""
+        for name, number in numbers.items():
+            self._words[TraceHead._fields.index(name)] = number
 
 
 class GuardedCopy:
@@ -98,10 +97,10 @@ class GuardedCopy:
         ctypes.memmove(self.place, address, size)
         self._source, self._index = source, index
 
-    def row(self) -> tuple[int, ...]:
-        """Return its words in the shared page."""
-        end = self._base + self._bytes
-        return (TRACE_SOURCES.index(self._source), self._index, self._base, self.place, self.place + self._size, end)
+    def row(self) -> TraceRow:
+        """Return its numbers in the shared page."""
+        source, end = TRACE_SOURCES.index(self._source), self._base + self._bytes
+        return TraceRow(source, self._index, self._base, self.place, self.place + self._size, end)
 
     def written_around(self) -> int:
         """Return how far beyond the memory's end the furthest byte was written, or below 0, before its start."""

@@ -22,8 +22,9 @@ from pytest_passbench.report.board.standings import Board, RankedRow, when
 from pytest_passbench.report.board.texts import TITLE
 from pytest_passbench.report.drawing import Drawing, as_file, in_page
 from pytest_passbench.report.html.render import NAME as REPORT
-from pytest_passbench.report.html.render import source_hash
+from pytest_passbench.report.html.render import source_hash, with_sorting
 from pytest_passbench.report.pdf import as_pdf
+from pytest_passbench.report.tables import NONE
 
 INCHES, PIXELS = 3.4, 382.0  # of a column of most two-column formats: 12 pixels are 8 points
 ES_PIXELS = 230.0
@@ -33,6 +34,8 @@ MAX_ROWS = 12
 TEMPLATE, SCRIPT = (Path(__file__).with_name(name) for name in ("page.html", "page.js"))
 ELSEWHERE = ("", "run", "runs", "content")
 """The columns that the page has in a row's first cell."""
+TEXTS = ("alike", "real")
+"""The columns that hold no numbers."""
 
 
 def render(boards: Sequence[Board], folder: Path | None = None) -> str:
@@ -40,7 +43,7 @@ def render(boards: Sequence[Board], folder: Path | None = None) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["plain"] = lambda text: line(str(text), 500)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    script = SCRIPT.read_text(encoding="utf-8")
+    script = with_sorting(SCRIPT)
     return template.render(
         title=TITLE,
         boards=[_board(board, index, folder) for index, board in enumerate(boards, 1)],
@@ -58,10 +61,10 @@ def _board(board: Board, index: int, folder: Path | None) -> dict[str, Any]:
         "index": index,
         "heading": texts.heading(board),
         "conditions": board.group.unusual,
-        "headers": table.headers,
+        "headers": [(header, "text" if header in TEXTS else "number") for header in table.headers],
         "rows": [
             {"kind": row.kind, "name": texts.name(row), "about": _about(row), "links": _links(row, folder),
-             "cells": list(zip(table.headers, cells, strict=True))}
+             "cells": list(zip(table.headers, cells, map(_sorted_by, table.headers, cells), strict=True))}
             for row, cells in zip(board.rows, table.rows, strict=True)
         ],
         "remarks": texts.remarks(board),
@@ -69,6 +72,12 @@ def _board(board: Board, index: int, folder: Path | None) -> dict[str, Any]:
         "files": [str(source.path) for source in board.group.sources],
         "charts": _charts(board, index),
     }  # fmt: skip
+
+
+def _sorted_by(header: str, cell: str) -> str:
+    """Return the value by which a column is sorted: a cell's number without its interval, empty if there is none."""
+    value = cell if header in TEXTS else cell.partition(" [")[0].partition("/")[0]
+    return "" if value == NONE else value
 
 
 def _about(row: RankedRow) -> str:

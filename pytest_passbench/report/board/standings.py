@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from math import log, log1p
 from typing import Literal
@@ -91,7 +92,7 @@ class Board:
 
 @dataclass(frozen=True)
 class _Judgement:
-    """What one run says of a candidate or baseline: its subgraphs by agreement and by accuracy, by task."""
+    """A candidate or baseline as one run judged it: the subgraphs of each task, by agreement and by accuracy."""
 
     source: RunFile
     name: str
@@ -102,14 +103,14 @@ class _Judgement:
     passes: str = ""
     effort: Mapping[str, int] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def terms(self) -> Terms | None:
         """The terms of its AS."""
         return terms(self.agreeing, self.source.run.score_settings)
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What the judgements of one row share. One in which subgraphs are missing has a row of its own."""
+        """A key that judgements of one row share. One in which subgraphs are missing has a row of its own."""
         missing = any(item.status == NOT_JUDGED for group in self.agreeing.values() for item in group)
         apart = self.source.run.digest if missing or self.terms is None else ""
         return self.kind, self.name, self.content, apart

@@ -46,12 +46,13 @@ def page(report: Report) -> str:
 
 
 def _render(values: model.Page, data: str) -> str:
-    files = {name: (TEMPLATES / name).read_text(encoding="utf-8") for name in ("style.css", "script.js")}
+    style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+    script = with_sorting(TEMPLATES / "script.js")
     policy = "; ".join(
         [
             "default-src 'none'",
-            f"script-src {source_hash(files['script.js'])}",
-            f"style-src {source_hash(files['style.css'])}",
+            f"script-src {source_hash(script)}",
+            f"style-src {source_hash(style)}",
             "base-uri 'none'",
             "form-action 'none'",
         ]
@@ -67,8 +68,8 @@ def _render(values: model.Page, data: str) -> str:
     return environment.get_template("page.html.j2").render(
         page=values,
         policy=policy,
-        style=Markup(files["style.css"]),
-        script=Markup(files["script.js"]),
+        style=Markup(style),
+        script=Markup(script),
         data=Markup(data),
     )
 
@@ -76,6 +77,11 @@ def _render(values: model.Page, data: str) -> str:
 def _inert(value: Any) -> Any:
     """Return a text with all characters spelt out that could hide or reorder others; escaping comes after it."""
     return printable(value, LINES) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def with_sorting(path: Path) -> str:
+    """Return a page's script behind that of tables that can be sorted."""
+    return "".join(file.read_text(encoding="utf-8") for file in (TEMPLATES / "sorting.js", path))
 
 
 def source_hash(text: str) -> str:

@@ -239,24 +239,9 @@
     shown.value = `${count} of ${tasks.length} rows`;
   }
 
-  /** Sort by a column: numbers from the greatest on at first, texts from A on; what has no value is always last. @param {HTMLButtonElement} button */
+  /** @param {HTMLButtonElement} button */
   function sort(button) {
-    const header = /** @type {HTMLTableCellElement} */ (button.closest("th"));
-    const number = button.dataset.kind === "number";
-    const before = header.getAttribute("aria-sort");
-    const order = before === "none" ? (number ? "descending" : "ascending") : before === "ascending" ? "descending" : "ascending";
-    for (const other of rows.tHead?.querySelectorAll("th[aria-sort]") ?? []) other.setAttribute("aria-sort", "none");
-    header.setAttribute("aria-sort", order);
-    const sign = order === "ascending" ? 1 : -1;
-    const value = (/** @type {HTMLTableSectionElement} */ body) => {
-      const cell = body.rows[0].cells[header.cellIndex];
-      return cell.dataset.value ?? cell.textContent?.trim() ?? "";
-    };
-    const sorted = tasks.map((body) => ({ body, value: value(body) })).sort((a, b) => {
-      if (a.value === "" || b.value === "") return Number(a.value === "") - Number(b.value === "");
-      return sign * (number ? Number(a.value) - Number(b.value) : a.value.localeCompare(b.value, "en", { numeric: true }));
-    });
-    rows.append(...sorted.map((item) => item.body));
+    rows.append(...sorted(button, tasks, (body) => body.rows[0].cells));
   }
 
   /** Move the focus among the rows that can be seen, open or shut one. @param {KeyboardEvent} event */
