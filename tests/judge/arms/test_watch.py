@@ -32,6 +32,18 @@ again()
 """
 
 
+@pytest.mark.slow
+def test_a_process_that_gets_no_turn_for_six_seconds_is_waited_for():
+    late = "import os, signal, time; time.sleep(6); os.kill(os.getpid(), signal.SIGSTOP)"
+    process = subprocess.Popen([sys.executable, "-c", late])
+    try:
+        processes.wait_stopped(process.pid)
+        Watch(process.pid).wait_stopped()
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_stopped_process_is_seen_as_such():
     process = subprocess.Popen(["sleep", "60"])
     watch = Watch(process.pid)
