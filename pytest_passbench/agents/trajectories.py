@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ def read_trajectories(logs: Iterable[Path]) -> Iterator[Trajectory]:
     from inspect_ai.log import read_eval_log
 
     for path in logs:
-        if not path.exists():
+        if not os.path.exists(path):  # noqa: PTH110 -- Path.exists raises OSError for a path that is too long
             raise UserError("no such file or folder", where=path)
         names = _logs(path) if path.is_dir() else [str(path)]
         if not names:

@@ -44,7 +44,7 @@ def extract(architecture: Architecture, known: Collection[str], ranges: RunRange
     """
     begin = time.process_time()
     result = CaseRows(architecture.case.name, architecture.library, architecture.family)
-    graphs = capture_case(architecture.case)
+    graphs = capture_case(architecture.case, once=not architecture.parts)
     all_ranges = dict(ranges)
     by_id: dict[str, GraphRow] = {}
     for kind, graph, piece in pieces(graphs, all_ranges, architecture.parts):

@@ -336,7 +336,9 @@ def test_an_export_without_logs_or_rows_is_one_message(tmp_path, capsys):
     out = f"--out={tmp_path / 'rows.parquet'}"
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken.eval").write_text("nothing")
-    for logs, message in (("nowhere", "no such file"), ("empty", "has no log"), ("broken.eval", "is no log")):
+    too_long = "x/" * 2500
+    for logs, message in (("nowhere", "no such file"), (too_long, "no such file"), ("empty", "has no log"),
+                          ("broken.eval", "is no log")):  # fmt: skip
         assert main(["trajectories", str(tmp_path / logs), out]) == 1
         assert message in capsys.readouterr().err
 

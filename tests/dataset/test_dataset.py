@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -253,10 +254,22 @@ def test_a_build_that_was_killed_goes_on_where_it_was(folder, tmp_path):
     process = subprocess.Popen([*command, *build(tmp_path)], env=environment, stderr=subprocess.DEVNULL)
     work = tmp_path / "set" / "captures"
     deadline = time.monotonic() + 60
-    while not list(work.glob("*.json")) and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+
+    def wait_for(condition: Callable[[], bool]) -> None:
+        while not condition() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    wait_for(lambda: bool(list(work.glob("*.json"))))
+    ended = children.read_text(encoding="ascii").split()
+    wait_for(lambda: bool(set(children.read_text(encoding="ascii").split()) - set(ended)))
+    jobs = children.read_text(encoding="ascii").split()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
+    files_left = len(list(work.glob("*.json")))
+    while any(Path(f"/proc/{job}").exists() for job in jobs) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(list(work.glob("*.json"))) == files_left, "its processes went on"
     assert 1 <= len(list(work.glob("*.json"))) < 3
     assert main(build(tmp_path)) == 0
     assert files(tmp_path) == files(folder)

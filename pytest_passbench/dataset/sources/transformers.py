@@ -32,6 +32,8 @@ EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_expe
 CHOSEN_EXPERTS = ("num_experts_per_tok", "top_k", "moe_topk", "moe_k", "num_selected_experts")
 ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function", "activation", "hidden_activation_function")
 OTHER_ACTIVATIONS = ("relu", "silu", "gelu_pytorch_tanh")
+DEFAULT = "default"
+"""The way of computing attention that the library chooses: torch's fused operator if the model can use it."""
 HEADS = (
     "CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SEQUENCE_CLASSIFICATION", "TOKEN_CLASSIFICATION",
     "QUESTION_ANSWERING", "MULTIPLE_CHOICE", "PRETRAINING", "IMAGE_CLASSIFICATION", "SEMANTIC_SEGMENTATION",
@@ -58,8 +60,8 @@ def cases() -> Iterator[tuple[str, ModelCase]]:
     for model_type in configuration_auto.CONFIG_MAPPING_NAMES:
         plain = base.get(model_type)
         variations = [(plain, "eager", "")] if isinstance(plain, str) else []
-        variations += [(head, "sdpa", "") for head in heads.get(model_type, [])]
-        variations += [(plain, "sdpa", act) for act in OTHER_ACTIVATIONS] if isinstance(plain, str) else []
+        variations += [(head, DEFAULT, "") for head in heads.get(model_type, [])]
+        variations += [(plain, DEFAULT, act) for act in OTHER_ACTIVATIONS] if isinstance(plain, str) else []
         for class_name, attention, activation in variations:
             yield f"{LIBRARY}/{model_type}", case(model_type, class_name, attention, activation)
 
@@ -100,7 +102,9 @@ def build(model_type: str, class_name: str, attention: str, activation: str) -> 
     if activation and not set_activations(parts, activation):
         raise ValueError("the configuration names no activation, or has this one")
     torch.manual_seed(0)
-    model = getattr(transformers, class_name)._from_config(config, attn_implementation=attention)
+    model = getattr(transformers, class_name)._from_config(
+        config, attn_implementation=None if attention == DEFAULT else attention
+    )
     assert isinstance(model, torch.nn.Module)
     return model.eval()
 
