@@ -107,6 +107,11 @@ def _reader(run: int) -> int | None:
     return _zygotes(run).get("reader")
 
 
+def _compiler(run: int) -> int | None:
+    """The compiler proper of a kernel that is being built."""
+    return next((pid for pid in processes.descendants(run) if Path((_words(pid) or [""])[0]).name == "cc1plus"), None)
+
+
 def _measured(arm: str, generation: int) -> Callable[[int], int | None]:
     """Find a process of an arm that has a measured runner: 0 is its sandbox's outer process, 3 the runner itself."""
 
@@ -126,6 +131,7 @@ BWRAP, ZYGOTE, TEMPLATE, RUNNER = range(4)
 
 
 TERM, HUP, INT = (signal.SIGTERM,), (signal.SIGHUP,), (signal.SIGINT, signal.SIGINT)
+STOP = (signal.SIGSTOP,)
 FAULTS = {
     "judge": Fault(_itself, ends=True),
     "worker": Fault(_worker, workers=2),
@@ -133,6 +139,10 @@ FAULTS = {
     "SIGTERM": Fault(_itself, TERM, ends=True),
     "SIGHUP": Fault(_itself, HUP, ends=True),
     "Ctrl+C twice": Fault(_itself, INT, ends=True),
+    "SIGTERM with -n": Fault(_itself, TERM, ends=True, workers=2),
+    "SIGHUP with -n": Fault(_itself, HUP, ends=True, workers=2),
+    "Ctrl+C twice with -n": Fault(_itself, INT, ends=True, workers=2),
+    "compiler": Fault(_compiler),
     "eager's runner": Fault(_measured("eager", RUNNER)),
     "candidate's runner": Fault(_measured("candidate", RUNNER)),
     "candidate's template": Fault(_measured("candidate", TEMPLATE)),
@@ -140,6 +150,8 @@ FAULTS = {
     "candidate's zygote": Fault(_measured("candidate", ZYGOTE)),
     "reader's zygote": Fault(_reader),
     "candidate's bwrap": Fault(_measured("candidate", BWRAP)),
+    "eager's zygote stopped": Fault(_measured("eager", ZYGOTE), STOP),
+    "reader's zygote stopped": Fault(_reader, STOP),
 }
 
 

@@ -17,8 +17,14 @@ pytestmark = pytest.mark.sandbox
 SECONDS = 30
 KILLED = ("judge", "controller")
 #: tests/plugin/test_resume.py has SIGHUP, which takes SIGTERM's way. A judge that is killed is gone on with, below.
-ENDING = [name for name, fault in faulted_runs.FAULTS.items() if fault.ends and name not in ("SIGHUP", "judge")]
-GOING_ON = [name for name, fault in faulted_runs.FAULTS.items() if not fault.ends and not fault.workers]
+LEFT_OUT = ("SIGHUP", "SIGHUP with -n", "judge")
+ENDING = [name for name, fault in faulted_runs.FAULTS.items() if fault.ends and name not in LEFT_OUT]
+#: A process that was stopped is waited for, ten seconds and more: benchmarks/faults.py has these.
+GOING_ON = [
+    name
+    for name, fault in faulted_runs.FAULTS.items()
+    if not (fault.ends or fault.workers or fault.signals == faulted_runs.STOP)
+]
 
 
 def resume(folder: Path, *options: str) -> dict:
