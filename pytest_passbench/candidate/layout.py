@@ -23,6 +23,7 @@ from pytest_passbench.suite.find import did_you_mean, no_such_task
 
 MANIFEST = "sorted_output_pass_rule_names.json"
 PASS_DIR = "pass_dir"
+_MANIFEST_REMEDY = 'write for example ["fuse_gelu", "fuse_add"]'
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_PASSES = 1_000
 MAX_STEM_BYTES = 250
@@ -206,11 +207,9 @@ def _read_manifest(file: Path) -> list[str]:
         text = data.decode(json.detect_encoding(data))
     except UnicodeDecodeError:
         raise UserError("is not text", where=file, remedy="save it as UTF-8") from None
-    stems = parse_json(text, file)
+    stems = parse_json(text, file, remedy=_MANIFEST_REMEDY)
     if not isinstance(stems, list) or not all(isinstance(stem, str) for stem in stems):
-        raise UserError(
-            "not a JSON list of strings", where=file, remedy='write for example ["fuse_gelu", "fuse_add"]'
-        )
+        raise UserError("not a JSON list of strings", where=file, remedy=_MANIFEST_REMEDY)
     if len(stems) > MAX_PASSES:
         raise UserError(f"names more than {MAX_PASSES:,} passes", where=file, remedy="leave some out")
     return stems

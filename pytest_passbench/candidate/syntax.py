@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from pytest_passbench.core.complexity import TooComplex, check_complexity
@@ -45,7 +46,9 @@ def read_fault(file: Path, stem: str) -> Fault | None:
     required = REGION if "supported" in names and "pattern" not in names else REQUIRED
     missing = [name for name in required if name not in names]
     if missing and "*" not in names:
-        return Fault(stem, file, 1, f"defines no {' and no '.join(missing)}")
+        similar = [close for name in missing for close in get_close_matches(name, names - set(required), n=1)]
+        hint = f" (it has {', '.join(similar)}: rename it)" if similar else ""
+        return Fault(stem, file, 1, f"defines no {' and no '.join(missing)}{hint}")
     return None
 
 

@@ -50,12 +50,14 @@ def names(text: str) -> tuple[str, ...]:
 def run(args: argparse.Namespace) -> int:
     """Write the pass, and say what it matches."""
     from pytest_passbench.core.errors import UserError
-    from pytest_passbench.first_pass.write import draft, write
     from pytest_passbench.suite import find
 
     if args.operators and args.ops:
         raise UserError("--operators and --ops both name the run", remedy="give one of them")
     ref = find.single(args.task)
+    # The generator imports torch, which takes seconds: a misspelt task is named before.
+    from pytest_passbench.first_pass.write import draft, write
+
     first_draft = draft(ref.load(), args.triton, _requested(args))
     paths = write(first_draft, args.folder, args.force)
     print(first_draft.text())

@@ -41,6 +41,8 @@ def _short(text: str) -> str:
 def explain(error: BaseException, is_user_file: Callable[[str], bool]) -> str:
     """Return the exception, the author's own places where it passed, the deepest first, and the whole traceback.
 
+    The traceback is left out if it has nothing but one such place.
+
     ``is_user_file`` says of a file's name whether it is the author's. If it passed such a file, the traceback is
     without this package. The text is cut off at a line's end, at :data:`MAX_CHARACTERS`.
     """
@@ -51,7 +53,8 @@ def explain(error: BaseException, is_user_file: Callable[[str], bool]) -> str:
     whole = traceback.TracebackException.from_exception(error)
     if places:
         _leave_out_package(whole)
-    message = "\n".join([text, *places, "", "".join(whole.format())])
+    one_place = len(places) == 1 and len(whole.stack) == 1 and not (whole.__cause__ or whole.__context__)
+    message = "\n".join([text, *places, *([] if one_place else ["", "".join(whole.format())])])
     begin = message[:MAX_CHARACTERS]
     return message if len(message) <= MAX_CHARACTERS else begin.rpartition("\n")[0] or begin
 

@@ -38,7 +38,7 @@ Pairs = list[tuple[str, Any]]
 Decode = Callable[[dict[str, Any]], Any]
 
 
-def parse(text: str, path: Path, decode: Decode | None = None) -> Any:
+def parse(text: str, path: Path, decode: Decode | None = None, remedy: str = _REMEDY) -> Any:
     """Return the data in the JSON text of a file. ``decode`` is applied to every object.
 
     Raises UserError for what :func:`read` refuses, and for half of a surrogate pair, which no file can hold.
@@ -49,7 +49,7 @@ def parse(text: str, path: Path, decode: Decode | None = None) -> Any:
             raise Rejected("data", "surrogate", "has half of a surrogate pair in a text")
     except Rejected as refusal:
         where = f"{path}:{refusal.line}" if refusal.line else path
-        raise UserError(refusal.message, where=where, remedy=_REMEDY) from None
+        raise UserError(refusal.message, where=where, remedy=remedy) from None
     return data
 
 

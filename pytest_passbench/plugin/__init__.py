@@ -24,7 +24,11 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
-    """Complete the command line of a run that is resumed. Keep candidates' conftest.py files out."""
+    """Complete the command line of a run that is resumed. Keep candidates' conftest.py files out.
+
+    Raises pytest.UsageError for a misspelt option of the judge's, since pytest itself names no remedy.
+    """
+    options.check_names(args)
     if early_config.known_args_namespace.passbench_resume is not None:
         from pytest_passbench.plugin import invocation
 

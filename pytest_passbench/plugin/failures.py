@@ -14,7 +14,15 @@ from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.escape import printable
 from pytest_passbench.core.record import RAN, Record
 from pytest_passbench.report.changes import slowdown
-from pytest_passbench.report.failure_text import OF_SUBGRAPH, cause, cause_key, describe, grouped, reason
+from pytest_passbench.report.failure_text import (
+    CONSEQUENCES,
+    OF_SUBGRAPH,
+    cause,
+    cause_key,
+    describe,
+    grouped,
+    reason,
+)
 
 MAX_DETAILED = 6
 """Different failures of a task that are shown in full; of the rest, a line each."""
@@ -23,6 +31,9 @@ HALVES = {"float16", "bfloat16"}
 
 IN_HALF = "Half precision: see docs/kernels.md#agreeing-with-eager-in-half-precision"
 """Said if answers differ from eager's in 16 bits alone."""
+
+OF_WRAPPERS = "What a wrapper may do: see docs/writing-a-pass.md#how-the-wrapper-runs"
+"""Said if a wrapper called an operator of torch that computes."""
 
 
 class TaskFailedError(Exception):
@@ -42,7 +53,8 @@ class TaskFailedError(Exception):
         if not self.failed:
             return one_line(f"{slower}: {slowdown(self.slower[0])}", 300)
         groups = list(grouped(self.failed, lambda record: OF_SUBGRAPH.sub("[]", cause(record))))
-        most = max(groups, key=len)
+        # What happened on one subgraph says more than that others are out because of it.
+        most = max(groups, key=lambda group: (group[0].arm.phase not in CONSEQUENCES, len(group)))
         others = Counter(_ending(record) for group in groups if group is not most for record in group)
         dtypes = self._failed_dtypes() if not others and most[0].arm.status == RAN else []
         where = f" in {', '.join(dtypes)}" if dtypes else ""
@@ -68,6 +80,8 @@ class TaskFailedError(Exception):
     def _counts(self) -> str:
         """Return how many subgraphs failed, with counts by dtype if those of some dtype are all correct."""
         summary = f"{len(self.failed)} of {len(self.records)} subgraphs failed"
+        if any(finding.rule == "torch-op" for record in self.failed for finding in record.findings):
+            summary += f"\n{OF_WRAPPERS}"
         dtypes = self._failed_dtypes()
         if not dtypes:
             return summary
@@ -84,6 +98,8 @@ class TaskFailedError(Exception):
 
 
 def _ending(record: Record) -> str:
+    if record.arm.phase in CONSEQUENCES:
+        return "not tried" if record.arm.phase == "out" else "disqualified"
     return record.arm.status if record.arm.status != RAN else "not correct"
 
 

@@ -8,11 +8,13 @@ of range or unknown ends the run with pytest's usage error (exit code 4).
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
+from pytest_passbench.core.escape import line
 from pytest_passbench.core.options import OPTIONS, Option
 from pytest_passbench.core.settings import Settings
 
@@ -40,6 +42,19 @@ def add(parser: pytest.Parser) -> None:
         group.addoption(*names, f"--passbench-{option.name}", dest=option.dest, type=option.type,
                         action="append" if option.many else "store", default=None,
                         metavar=option.metavar, help=option.help, **alone)  # fmt: skip
+
+
+def check_names(args: Sequence[str]) -> None:
+    """Raise UsageError for an argument ``--passbench-...`` that is no option, with the nearest one."""
+    options = {"--" + name.replace("_", "-") for name in FLAGS}
+    options |= {f"--passbench-{option.name}" for option in OPTIONS if not option.ini_only}
+    arguments = list(args[: args.index("--")] if "--" in args else args)
+    for name in (argument.partition("=")[0] for argument in arguments):
+        if name.startswith("--passbench-") and name not in options:
+            from pytest_passbench.suite.find import did_you_mean
+
+            remedy = f"{did_you_mean(name, options)}'pytest --help' shows them all"
+            raise pytest.UsageError(f"{line(name)}: there is no such option ({remedy})")
 
 
 def flag(config: pytest.Config, name: str, namespace: argparse.Namespace | None = None) -> bool:
@@ -136,4 +151,5 @@ def _from_ini(config: pytest.Config, option: Option) -> Any:
     try:
         return [option.type(line) for line in text] if option.many else option.type(text)
     except argparse.ArgumentTypeError as error:
-        raise pytest.UsageError(f"{config.inipath}: {option.dest}: {error}") from None
+        place = config.inipath or "-o"  # without an ini file only the command line can have set it
+        raise pytest.UsageError(f"{place}: {option.dest}: {error}") from None

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import kind_of
 from pytest_passbench.core.paths import INSTALLED
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin.nodeid import node_path, parse, split
 
@@ -65,9 +67,12 @@ class Selection:
         return replace(self, tasks=self.tasks + more, costs=costs, failed=len(more))
 
     def remedy(self, settings: Settings, keyword: str) -> str:
-        """Return a line for a run of the lite suite in which no task was left, with ``-k keyword``; else ""."""
+        """Return a line for a run in which no task was left, by ``-k keyword`` or by the lite suite; else ""."""
         if self.from_paths or settings.task_ids or settings.suite != "lite":
-            return ""
+            if not keyword or not self.tasks:
+                return ""
+            fits = f"-k {abbreviated(keyword)} fits none of {counted(len(self.tasks), 'task')}"
+            return f"{fits} (leave it out, or look for another word in 'passbench tasks list')"
         name = keyword if keyword in self.ids else "ID"
         remedy = f"add --passbench-suite=full for all {self.total} tasks, or name one: --passbench-task={name}"
         return f"no task of the lite suite was selected ({remedy})"

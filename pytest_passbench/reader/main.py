@@ -257,6 +257,8 @@ def _answer(order: dict[str, Any], number: int, passes: dict[str, AnyLoaded], fo
             return {"left": str(error)[:MAX_NOTE_CHARACTERS]}
         if isinstance(error, Rejected) and error.layer == "plan":
             place = defined(item.calls_with, folder) if error.rule == WRONG_CALL else culprit(folder, error)
+            # What a wrapper returns is looked at behind its end, where no frame of its file is left.
+            place = place if place[1] else defined(item.wrapper, folder)
             return _refusal(error.rule, error.message, *place)
         if isinstance(error, TypeError) and str(error) == _NOT_SUBSCRIPTABLE:
             return _refusal("no-kernel", "launches a function without @triton.jit", *culprit(folder, error))

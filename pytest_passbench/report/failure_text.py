@@ -35,6 +35,9 @@ OF_SUBGRAPH = re.compile(
     r"\[[\d, ]*\]|\b(?:bfloat16|float\d+|complex\d+|u?int\d+|bool)\b|(?<= = )-?\d\S*|\b\d+ bytes?\b"
 )
 
+#: Phases of subgraphs that failed for what happened on another one: no part of the work, so no place to look at.
+CONSEQUENCES = {"disqualified", "out"}
+
 NEARER = "nearer to float64 than eager"
 """Said of an answer that is further from eager's than t allows, and better."""
 
@@ -55,7 +58,8 @@ def standing(record: Record) -> str:
     """Return how the candidate did on a subgraph: its status and phase, or whether the answer is correct."""
     arm = record.arm
     if arm.status != RAN:
-        return arm.status + (f" in {printable(arm.phase)}" if arm.phase else "")
+        at_phase = arm.phase and arm.phase not in CONSEQUENCES
+        return arm.status + (f" in {printable(arm.phase)}" if at_phase else "")
     if record.correct:
         return "correct"
     if record.criterion == "ladder" or record.accurate() is None:
@@ -159,7 +163,9 @@ def _rows(record: Record) -> Iterator[tuple[str, str]]:
                 yield "miss", text
     for finding in record.findings:
         place = f"{finding.place}: " if finding.place else ""
-        yield finding.severity, f"{place}{finding.message} [{finding.layer}: {finding.rule}]"
+        text = f"{place}{finding.message} [{finding.layer}: {finding.rule}]"
+        if text != arm.message:
+            yield finding.severity, text
 
 
 def _accuracy(record: Record) -> Iterator[tuple[str, str]]:

@@ -109,10 +109,11 @@ def board_table(run: Run, at: int = T_STRICT) -> Table:
     lines = (_board_row(*about) for about in zip(rows(run, at=at), accurate, means, left_out, strict=True))
     title = "Board" if at == T_STRICT else f"Board (correct: at t = {at})"
     about = (
-        f"AS, a score for all t together; one near 1 takes little. {POSSIBLE.capitalize()}: of what could be gained "
-        f"over eager, how much was gained. Of what is correct at t = {at}: G-Mean, the mean speed-up with its 95 % "
-        "interval, and fast_1, the share that is faster than eager. (fp64): correct is what is as accurate as eager, "
-        "judged by the graph in float64."
+        f"t is the tolerance of the comparison: smaller is stricter. AS is one score for all t together; eager's is "
+        f"1, and one near 1 is easy to reach. {POSSIBLE.capitalize()}: of what could be gained over eager, how much "
+        f"was gained. Of what is correct at t = {at}: G-Mean, the mean speed-up with its 95 % interval, and fast_1, "
+        "the share that is faster than eager. (fp64): correct is what is as accurate as eager, judged by the graph "
+        "in float64."
     )
     return Table(title, headers, (eager, *lines), about=about)
 

@@ -19,7 +19,8 @@ def forecast_line(run: Run, workers: int = 1) -> str:
     durations = [(record.task, record.durations) for record in run.records]
     forecast = plan(durations, unknown=_unmeasured(run), workers=workers)
     on = f" on {counted(workers, 'worker')} ({_clock(forecast.seconds)} of work)" if workers > 1 else ""
-    return f"These {counted(len(forecast.tasks), 'task')} take about {_clock(forecast.elapsed)}{on} to judge."
+    tasks = "This task takes" if len(forecast.tasks) == 1 else f"These {len(forecast.tasks)} tasks take"
+    return f"{tasks} about {_clock(forecast.elapsed)}{on} to judge."
 
 
 def _unmeasured(run: Run) -> dict[str, int]:

@@ -213,3 +213,9 @@ def test_a_link_that_stays_inside_is_fine(tmp_path):
     root = pass_dir(tmp_path / "c", "a")
     (root / "b.py").symlink_to("a.py")
     assert Candidate.open(root).passes_for("t")
+
+
+def test_a_list_of_passes_that_is_not_json_is_shown_how_it_is_written(tmp_path):
+    with pytest.raises(UserError) as caught:
+        Candidate.open(broken(tmp_path, "[1, 2"))
+    assert caught.value.remedy == 'write for example ["fuse_gelu", "fuse_add"]'

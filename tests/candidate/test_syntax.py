@@ -146,3 +146,11 @@ def test_the_worst_files_are_done_within_the_limits(tmp_path: Path) -> None:
             read_fault(file, "p")
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program), str(tmp_path)], check=True)
+
+
+def test_a_function_with_a_misspelt_name_is_named(tmp_path):
+    file = tmp_path / "p.py"
+    file.write_text("def pattern(x): ...\ndef replacement_args(x): ...\ndef replacement_function(): ...\n")
+    fault = read_fault(file, "p")
+    assert fault is not None
+    assert fault.message == "defines no replacement_func (it has replacement_function: rename it)"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -134,3 +136,15 @@ def test_a_result_of_another_shape_is_named(bench, tmp_path, capsys):
     assert [line for line in out if "[shape]" in line] == [said]
     assert "  1: gelu_add replaces tmp_0, tmp_1" in out
     assert "       allocate b0: float32 [32, 16]" in out
+
+
+def test_a_task_that_is_not_there_is_named_before_torch_is_imported(tmp_path):
+    program = f"""if True:
+        import sys
+        from pytest_passbench.commands.main import main
+        assert main(["new", "mul-div-erf", {str(tmp_path / "mine")!r}]) == 1
+        assert "torch" not in sys.modules
+    """
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "no task is called 'mul-div-erf' (did you mean " in result.stderr

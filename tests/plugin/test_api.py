@@ -7,13 +7,14 @@ import pytest
 import pytest_passbench
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import LINES, printable
-from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
+from pytest_passbench.core.record import ArmResult, Finding, PassReport, Record, Speed
 from pytest_passbench.core.settings import Settings
+from pytest_passbench.judge.reading.planning import OUT
 from pytest_passbench.plugin.benchmark import other_times
-from pytest_passbench.plugin.failures import TaskFailedError
+from pytest_passbench.plugin.failures import OF_WRAPPERS, TaskFailedError
 from pytest_passbench.plugin.live import RunProgress, outcome, spell
 from pytest_passbench.report.failure_text import describe
-from pytest_passbench.run.ledger import Ledger, fresh_folder, run_seed
+from pytest_passbench.run.ledger import PHASE, Ledger, fresh_folder, run_seed
 from support.docs_pages import anchors
 from support.made_records import record_of, right
 from support.paths import ROOT
@@ -254,3 +255,36 @@ def test_rounds_are_rebuilt_from_their_ratios():
     assert other_times(speed) == pytest.approx([10e-6, 5e-6])
     speed.pairs = []
     assert other_times(speed) == pytest.approx([5e-6])
+
+
+def test_a_broken_rule_comes_before_what_it_did_to_other_subgraphs():
+    finding = Finding("plan", "torch-op", "violation", "computes with torch (aten.gelu.default)", "p.py", 3)
+    message = "p.py:3: computes with torch (aten.gelu.default) [plan: torch-op]"
+    after = ArmResult("integrity", PHASE, "its passes broke a rule on another subgraph of the run")
+    records = [
+        Record("t", "s0", "c", arm=ArmResult("integrity", "plan", message), findings=[finding]),
+        *(Record("t", f"s{number}", "c", arm=after) for number in (1, 2)),
+    ]
+    failure = TaskFailedError(records)
+    assert failure.line() == f"integrity: {message} (1 of 3; 2 disqualified)"
+    assert failure.text().splitlines() == [
+        "3 of 3 subgraphs failed",
+        OF_WRAPPERS,
+        "",
+        "s0: integrity in plan",
+        f"  message   {message}",
+        "",
+        "s1: integrity",
+        "  message   its passes broke a rule on another subgraph of the run",
+        "  also      s2",
+    ]
+    path, anchor = OF_WRAPPERS.rpartition(" ")[2].split("#")
+    assert anchor in anchors(ROOT / path)
+
+
+def test_a_time_out_comes_before_what_was_not_tried_after_it():
+    late = Record("t", "s0", "c", arm=ArmResult("timeout", "run", "a block of 1 call did not end"))
+    out = [Record("t", f"s{n}", "c", arm=ArmResult("timeout", OUT, "not tried: p took too long")) for n in (1, 2)]
+    failure = TaskFailedError([late, *out])
+    assert failure.line() == "timeout: a block of 1 call did not end (1 of 3; 2 not tried)"
+    assert "s1: timeout\n" in failure.text()

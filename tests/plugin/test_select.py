@@ -351,3 +351,24 @@ def test_only_tasks_that_a_pass_matches_are_judged_if_asked_for(bench, workers):
     result = bench.run("--candidate=passes", "--passbench-only-matching", *workers)
     result.stdout.fnmatch_lines(["left out: 2 tasks that no pass matches. No score has them*", "*1 passed*"])
     result.stdout.fnmatch_lines(["passes * 100.0 *"])
+
+
+def test_a_misspelt_option_is_named_with_the_nearest(bench):
+    result = bench.run("--candidate=passes", "--passbench-pipline=direct")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*-pipline: there is no such option (did you mean --passbench-pipeline? *"])
+
+
+def test_a_value_of_dash_o_is_not_said_to_be_of_a_file(bench):
+    result = bench.run("--candidate=passes", "-o", "passbench_timeout=x")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *: passbench_timeout: 'x' is not a number"])
+    assert "None" not in result.stderr.str()
+
+
+def test_a_word_of_dash_k_that_fits_no_task_is_named(bench):
+    bench.task("common")
+    bench.task("rare", tags="other")
+    result = bench.run("--candidate=passes", "-k", "none", "--passbench-suite=full")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(["-k 'none' fits none of 2 tasks (leave it out, *"])

@@ -207,3 +207,11 @@ def test_an_import_of_triton_that_never_runs_leaves_nothing_out(bench, wrapper):
     found = bench.judge(policy="open")
     assert len(found) == 3
     assert not any(record.left_out for record in found.values())
+
+
+def test_a_wrapper_that_raises_itself_is_shown_once(bench, wrapper):
+    root, arm = failed(bench, wrapper, "raise ValueError('needs a width of 64')")
+    text, place = arm.message.splitlines()
+    assert text == "pass p: ValueError: needs a width of 64"
+    assert place.startswith(f"{root}/p.py:")
+    assert place.endswith(" in kernel: raise ValueError('needs a width of 64')")

@@ -305,3 +305,8 @@ def test_further_sizes_at_which_a_null_answer_passes_do_not_count():
     view = run_of(record_of("good", "a", held_out=sizes), settings={"tolerance": -5, "held_out": 2})
     table = tables.task_table(view, "mine")
     assert dict(zip(table.headers, table.rows[0], strict=True))["held out"] == "1/1"
+
+
+def test_the_board_says_what_t_is():
+    about = tables.board_table(run_of(judged("t", "a", right(2.0)))).about
+    assert about.startswith("t is the tolerance of the comparison: smaller is stricter. ")

@@ -63,3 +63,8 @@ def test_a_plan_refuses_what_cannot_be():
     with pytest.raises(ValueError, match="duration of 'x'"):
         plan([("a", {"x": -1.0})])
     assert plan([]).elapsed == 0.0
+
+
+def test_one_task_takes_a_singular_verb():
+    run = run_of(record_of("long", "a", durations={"measure": 70.0}), tasks=["long"])
+    assert forecast_line(run) == "This task takes about 1 min 10 s to judge."

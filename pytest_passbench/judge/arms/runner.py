@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pytest_passbench.core.escape import LINES, printable
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.schema import ADDRESS_END
 from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import Arm
@@ -125,7 +126,7 @@ class Runner:
         pid, channel, clock = self.pid, self._channel, self._clock
         nonce = os.urandom(NONCE_BYTES)
         go = GO.pack(nonce, calls, flags, depth)
-        patience = self.template.arm.patience("run", f"a block of {calls} calls did not end")
+        patience = self.template.arm.patience("run", f"a block of {counted(calls, 'call')} did not end")
         if not self.polling:
             self._limit(patience)
         try:
@@ -140,7 +141,7 @@ class Runner:
             cpu = processes.cpu_seconds(clock) - cpu
             before, self._memory = self._memory, self.watch.memory()
         except BlockingIOError as error:
-            raise self.template.arm.late("run", f"a block of {calls} calls did not end") from error
+            raise self.template.arm.late("run", f"a block of {counted(calls, 'call')} did not end") from error
         except (OSError, Gone) as error:
             raise self._ended() from error
         self._check(answer, nonce, calls)

@@ -24,7 +24,7 @@ SPARE = ("runs", "subgraphs", "fast_1 %", "AS (fp64)", "correct (fp64) %", "G-Me
 """The columns that a narrow terminal does without, in the order in which it leaves them out."""
 
 COLUMNS = {
-    "AS": "a score for all t together; eager's is 1, and one near 1 takes little",
+    "AS": "a score for all t together; eager's is 1, and one near 1 is easy to reach",
     POSSIBLE: "of what could be gained over eager, how much was gained",
     "alike": "rows that share a letter do not differ, as far as these runs can tell",
     "above / this": "the AS of the row above over that of this row, on the subgraphs that both have; all intervals "

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench.core.ladder import BITWISE, LADDER, NEVER, tolerances
-from pytest_passbench.judge.verify.compare import compare, correct_from, null_from
+from pytest_passbench.judge.verify.compare import compare, correct_from, null_from, share
 from pytest_passbench.judge.verify.outputs import Output, OutputForm
 
 SIZES = st.sampled_from((1, 7, 300, 70_000))  # within the first piece, and of several
@@ -60,3 +60,10 @@ def test_the_element_that_misses_by_most_is_named_wherever_it_lies(name, value, 
     said = f"output 0[{place[0]}, {place[1]}]: expected 1, got {value:g} (greatest error {error}, "
     assert verdict.worst.startswith(said)
     assert verdict.status == ("ran" if value == 3.0 else "nan_inf")
+
+
+@pytest.mark.parametrize(
+    ("part", "shown"), [(12, "0.016"), (36_864, "50"), (73_461, "99.6"), (73_727, "99.9"), (73_728, "100")]
+)
+def test_a_share_is_no_power_of_ten(part, shown):
+    assert share(part, 73_728) == f"{part:,} of 73,728 elements ({shown} %)"
