@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
+import outside
 import pytest
 
 from support import corpus
@@ -16,7 +17,7 @@ from support.corpus_text import CorpusError, edited, sections
 
 pytestmark = pytest.mark.sandbox
 
-EXPLOITS, HONEST = corpus.exploits(), corpus.honest()
+EXPLOITS, HONEST, OUTSIDE = corpus.exploits(), corpus.honest(), corpus.outside()
 LAYERS = {"plan", "kernel", "outputs", "clock", "isolation", "messages", "match"}
 SECONDS = 0.15  # of wall time for each subgraph
 
@@ -83,6 +84,29 @@ def test_an_honest_candidate_is_not_accused(entry: corpus.Entry, records: dict[s
         assert entry.gpu or corpus.outcome(record, entry.criterion) == "passes", record
 
 
+#: At a size that is no multiple of the block, at every size, and for large inputs alone.
+FIRST_OUTSIDE = ("softmax-masked-with-zero", "gelu-without-half", "greatest-not-taken-off", "hinge-loss-whole")
+
+
+def test_published_mistakes_are_told_from_right_kernels():
+    rows = outside.table([entry for entry in OUTSIDE if entry.name in FIRST_OUTSIDE])
+    came_to = {row["candidate"]: row["came to"] for row in rows}
+    assert re.fullmatch(r"wrong at [12] of 2 further sizes; right at its own", came_to["softmax-masked-with-zero"])
+    assert came_to["gelu-without-half"].startswith("wrong: ")
+    assert came_to["greatest-not-taken-off"].startswith(("nan_inf: ", "wrong: "))
+    assert came_to["hinge-loss-whole"] == "right"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", sorted({entry.page for entry in OUTSIDE}))
+def test_what_others_publish_is_stopped_and_their_right_kernels_are_not(page: str):
+    entries = {entry.name: entry for entry in OUTSIDE if entry.page == page}
+    for row in outside.table(list(entries.values())):
+        expect = entries[row["candidate"]].expect
+        verdicts = {"passes": outside.HONEST, "warned": outside.WARNED}
+        assert row["verdict"] == verdicts.get(expect, outside.STOPPED), row
+
+
 def test_the_corpus_is_described():
     honest = {entry.name for entry in HONEST}
     for entry in EXPLOITS:
@@ -90,6 +114,8 @@ def test_the_corpus_is_described():
         assert entry.expect in ("rejected", "neutralised")
         assert entry.twin in honest
     assert all(entry.expect in ("passes", "refused") for entry in HONEST)
+    right = {entry.name for entry in OUTSIDE if entry.expect == "passes"}
+    assert {entry.twin for entry in OUTSIDE} == right
     assert len([entry for entry in EXPLOITS if not entry.gpu]) >= 250
     assert len(HONEST) >= 60
 
@@ -103,7 +129,7 @@ def test_every_class_of_attack_of_the_index_has_an_exploit():
 
 
 def test_no_name_stands_for_two_candidates():
-    names = [entry.name for entry in (*EXPLOITS, *HONEST)]
+    names = [entry.name for entry in (*EXPLOITS, *HONEST, *OUTSIDE)]
     assert len(set(names)) == len(names)
 
 

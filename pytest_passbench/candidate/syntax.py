@@ -17,6 +17,7 @@ _DECLARED = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _UTF_8 = frozenset({"utf-8", "utf8", "utf-8-sig", "utf8-sig", "ascii", "us-ascii"})
 REQUIRED = ("pattern", "replacement_args", "replacement_func")
 REGION = ("supported", "replacement_func")  # of a region pass
+REGISTER = "register_replacement"  # the function of TorchInductor's that a pass of its own calls
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ def read_fault(file: Path, stem: str) -> Fault | None:
     except (ValueError, OSError) as error:
         return Fault(stem, file, 1, f"cannot be parsed: {error}")
     names = set(_defined(tree.body))
+    if not names & {*REQUIRED, *REGION} and _registers(tree):
+        return None
     required = REGION if "supported" in names and "pattern" not in names else REQUIRED
     missing = [name for name in required if name not in names]
     if missing and "*" not in names:
@@ -59,6 +62,21 @@ def is_region_pass(file: Path) -> bool:
     except (SyntaxError, TooComplex, ValueError, OSError):
         return False
     return "supported" in names and "pattern" not in names
+
+
+def is_inductor_pass(file: Path) -> bool:
+    """Return True if a pass file registers replacements with TorchInductor. False if it cannot be parsed."""
+    try:
+        tree = parse(file)
+    except (SyntaxError, TooComplex, ValueError, OSError):
+        return False
+    return not set(_defined(tree.body)) & {*REQUIRED, *REGION} and _registers(tree)
+
+
+def _registers(tree: ast.Module) -> bool:
+    """Return True if a module calls TorchInductor's ``register_replacement``, by whatever path."""
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return any(REGISTER in (getattr(call, "id", ""), getattr(call, "attr", "")) for call in calls)
 
 
 def parse(file: Path) -> ast.Module:

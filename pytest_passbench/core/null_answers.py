@@ -27,9 +27,12 @@ def fixed_nulls(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> list[
 
 
 def mean_answer(expected: torch.Tensor) -> list[torch.Tensor]:
-    """Return the mean of an output in place of it, as a flat tensor in a list; nothing if it has no floats."""
+    """Return the mean of an output in place of it, as a flat tensor in a list; nothing if it has no floats.
+
+    Nor if it is one number, such as a loss: its mean is the answer itself, and takes all of the work.
+    """
     flat = expected.reshape(-1)
-    if not flat.is_floating_point() or not flat.numel():
+    if not flat.is_floating_point() or flat.numel() < 2:
         return []
     wide = WIDER.get(flat.dtype, flat.dtype)
     mean = math.fsum(float(piece.to(wide).sum()) for piece in flat.split(PIECE_SIZE)) / flat.numel()

@@ -166,4 +166,7 @@ def open_directory(path: str | Path, task: str | None) -> PassDir:
         raise UserError(problem, where=path, remedy=f"name one of its tasks, as task=...: {names}")
     if directory.mistakes:
         raise UserError(directory.mistakes, where=directory.path)
+    if "inductor" in directory.kinds:
+        remedy = "give them to TorchInductor itself: torch._inductor.config.post_grad_custom_post_pass"
+        raise UserError("its passes call register_replacement", where=directory.path, remedy=remedy)
     return directory

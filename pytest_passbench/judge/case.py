@@ -43,12 +43,13 @@ class Case:
         assert passes is not None
         return passes
 
-    def fault(self) -> ArmResult | None:
-        """Return what is wrong with the candidate before anything of it runs; None if nothing is."""
+    def fault(self, pipeline: str) -> ArmResult | None:
+        """Return what is wrong with the candidate before anything of it runs in a pipeline; None if nothing is."""
         passes = self.candidate.passes_for(self.task.id)
         if passes is None:
             return ArmResult("pass_miss", "load", "the candidate has no passes for this task")
-        return ArmResult("compile_fail", "load", passes.mistakes) if passes.mistakes else None
+        mistakes = passes.mistakes or _misplaced(passes, pipeline)
+        return ArmResult("compile_fail", "load", mistakes) if mistakes else None
 
     def record(self) -> Record:
         """Return a new record of the case, with nothing judged."""
@@ -88,3 +89,15 @@ def smallest_first(task: Task) -> tuple[Subgraph, ...]:
     first = smallest(task, lambda subgraph: subgraph.dtype)
     names = {subgraph.id for subgraph in first}
     return (*first, *(subgraph for subgraph in task.subgraphs if subgraph.id not in names))
+
+
+def _misplaced(passes: PassDir, pipeline: str) -> str:
+    """Return why passes of TorchInductor's form cannot be judged here; empty if there are none, or if they can."""
+    if "inductor" not in passes.kinds:
+        return ""
+    if len(passes.kinds) > 1:
+        return f"{passes.path}: passes that call register_replacement lie beside others; give them their own folder"
+    if pipeline != "inductor":
+        remedy = "--passbench-pipeline=inductor is needed"
+        return f"{passes.path}: its passes call register_replacement, and match what TorchInductor sees: {remedy}"
+    return ""

@@ -176,7 +176,8 @@ class Session:
     def _first(self, case: Case) -> tuple[Record, Trial | None]:
         """Judge a case for the first time, and note its cost. Return its record, and its trial if there was one."""
         judging, budget = partial(self.case_judge.first, case), self.case_judge.budget
-        record, trial = self._attempts.judge(case, judging) if case.fault() is None else judging(False)
+        fault = case.fault(self.settings.pipeline)
+        record, trial = self._attempts.judge(case, judging) if fault is None else judging(False)
         if trial is None:
             budget.skip()
             return record, None

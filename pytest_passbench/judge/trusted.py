@@ -25,6 +25,7 @@ from pytest_passbench.judge.results import pass_reports
 from pytest_passbench.judge.verify.compare import compare, null_from
 from pytest_passbench.judge.verify.outputs import Output, OutputForm
 from pytest_passbench.protocol import KIND_OTHER_TYPE, KIND_TENSOR
+from pytest_passbench.reader import registrations
 from pytest_passbench.reader.importing import load_passes
 from pytest_passbench.reader.local import LocalKernels, as_passes
 from pytest_passbench.rewrite.pipelines import build
@@ -80,6 +81,8 @@ class TrustedSession:
         module = build_graph(task.graphs[subgraph.graph], task.path.name, device=self.settings.device)
         with torch.no_grad():
             expected = module(*[value.clone() for value in values])
+            if "inductor" in passes.kinds:
+                registrations.install()
             loaded = load_passes(passes.path, list(passes.stems))
             built = build(self.settings.pipeline, module, as_passes(loaded), values, LocalKernels(loaded))
             matched = {item.name for item in built.reports if item.matches}

@@ -20,10 +20,13 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, cast
 
+from pytest_passbench.reader import registrations
+from pytest_passbench.reader.registrations import Registration
 from pytest_passbench.reader.trace import as_function
 from pytest_passbench.rewrite.errors import PassError
 
 PACKAGE = "pass_dir"
+REGISTER = "register_replacement"
 _NEVER_SHADOWED = frozenset({"torch", "triton", "numpy", "pytest_passbench"}) | sys.stdlib_module_names
 
 
@@ -63,7 +66,29 @@ class LoadedRegionPass:
         return self.supported
 
 
-AnyLoaded = LoadedPass | LoadedRegionPass
+@dataclass(frozen=True, eq=False)
+class LoadedInductorPass:
+    """A loaded pass of TorchInductor's own form. Its wrapper takes the number of a registration, and its values."""
+
+    name: str
+    registrations: tuple[Registration, ...]
+    file: Path
+
+    def wrapper(self, number: int, *values: Any) -> Any:
+        """Call the replacement of a registration."""
+        return self.registrations[number].replace(*values)
+
+    def replacement_func(self) -> Callable[..., Any]:
+        """Return the wrapper."""
+        return self.wrapper
+
+    @property
+    def calls_with(self) -> Callable[..., Any]:
+        """The function that decides what the first wrapper gets."""
+        return self.registrations[0].search
+
+
+AnyLoaded = LoadedPass | LoadedRegionPass | LoadedInductorPass
 
 
 class _SourceOnlyLoader(importlib.machinery.SourceFileLoader):
@@ -181,6 +206,7 @@ def _forget(finder: _Finder) -> None:
 
 def _load(folder: Path, stem: str) -> AnyLoaded:
     file = folder / f"{stem}.py"
+    registrations.take()
     try:
         module = importlib.import_module(f"{PACKAGE}.{stem}")
     except SyntaxError as error:
@@ -188,6 +214,9 @@ def _load(folder: Path, stem: str) -> AnyLoaded:
     except (Exception, SystemExit) as error:
         message = f"import failed: {type(error).__name__}: {error}{_line(error, folder)}"
         raise PassError(stem, message) from error
+    registered = registrations.take()
+    if registered and not hasattr(module, "pattern") and not hasattr(module, "supported"):
+        return LoadedInductorPass(stem, registered, file)
     is_region = hasattr(module, "supported")
     if is_region and hasattr(module, "pattern"):
         raise PassError(stem, f"{file.name} defines both 'pattern' and 'supported'; a pass has one of them")
@@ -200,6 +229,8 @@ def _load(folder: Path, stem: str) -> AnyLoaded:
 
 def _callable(module: ModuleType, stem: str, name: str, file: Path) -> Callable[..., Any]:
     function = as_function(getattr(module, name, None))
+    if not callable(function) and hasattr(module, REGISTER):
+        raise PassError(stem, f"importing {file.name} registers no replacement; make its pass when it is imported")
     if not callable(function):
         raise PassError(stem, f"{file.name} defines no function {name!r}")
     return cast("Callable[..., Any]", function)

@@ -15,13 +15,13 @@ from pytest_passbench.reader.importing import AnyLoaded
 from pytest_passbench.reader.main import pass_as_data
 from pytest_passbench.reader.regions import regions
 from pytest_passbench.rewrite.errors import PassError
-from pytest_passbench.rewrite.passes import AnyPass, Kernel, pass_of
+from pytest_passbench.rewrite.passes import AnyPass, Kernel, passes_of
 from pytest_passbench.rewrite.splice import identifier
 
 
 def as_passes(loaded: Iterable[AnyLoaded]) -> list[AnyPass]:
     """Return loaded passes as a reader would send them. Raises PassError for a pattern that cannot be traced."""
-    return [pass_of(pass_as_data(item)) for item in loaded]
+    return [each for item in loaded for each in passes_of(pass_as_data(item))]
 
 
 def local_regions(item: AnyLoaded, graph: str) -> list[list[str]]:

@@ -29,8 +29,14 @@ from pytest_passbench.plans.graphs import to_data
 from pytest_passbench.plans.launch import Argument, Request, contiguous
 from pytest_passbench.plans.regions import graph_module
 from pytest_passbench.protocol import ProtocolError, receive, send
-from pytest_passbench.reader import launches, tensors
-from pytest_passbench.reader.importing import AnyLoaded, LoadedPass, LoadedRegionPass, load_passes
+from pytest_passbench.reader import launches, registrations, tensors
+from pytest_passbench.reader.importing import (
+    AnyLoaded,
+    LoadedInductorPass,
+    LoadedPass,
+    LoadedRegionPass,
+    load_passes,
+)
 from pytest_passbench.reader.recording import Recording, culprit
 from pytest_passbench.reader.regions import regions
 from pytest_passbench.reader.trace import parameters, trace
@@ -54,6 +60,8 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     limits, folder = message["limits"], Path(message["folder"]).resolve()
     if message["regions"]:
         importlib.import_module("torch._dynamo")  # for calls on meta tensors. Limited processes may not import it
+    if message["inductor"]:
+        registrations.install()
     harden.limit_resources(limits["memory"], limits["file_bytes"], limits["processes"])
     seccomp.untrusted(network=limits["network"])
     launches.install(folder)
@@ -83,12 +91,16 @@ def pass_as_data(item: AnyLoaded) -> dict[str, Any]:
     if isinstance(item, LoadedRegionPass):
         return {"name": item.name, "kind": "region"}
     file, line = defined(item.calls_with, item.file.parent)
+    place = f"{file}:{line}" if file else ""
+    if isinstance(item, LoadedInductorPass):
+        searches = [to_data(registrations.searched(item.name, entry)) for entry in item.registrations]
+        return {"name": item.name, "kind": "inductor", "searches": searches, "place": place}
     return {
         "name": item.name,
         "kind": "pattern",
         "pattern": _traced(item, "pattern"),
         "replacement": _traced(item, "replacement_args"),
-        "place": f"{file}:{line}" if file else "",
+        "place": place,
     }
 
 

@@ -11,6 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from pytest_passbench.core.record import PassReport
+from pytest_passbench.rewrite.decomposed import decomposed
 from pytest_passbench.rewrite.effects import thread_inplace
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.match import Match, Search, Target, explain, nearness
@@ -54,15 +55,18 @@ def apply_passes(
 ) -> Rewritten:
     """Return a graph with passes applied in order, each to the result of the one before, at every match.
 
-    ``gm`` is not changed. Without a match it is also the result. ``example_inputs`` give shapes, dtypes and strides.
+    ``gm`` is not changed. Without a match it is also the result. If a pass is of TorchInductor's form, all are
+    matched with the graph behind its decompositions. ``example_inputs`` give shapes, dtypes and strides.
     Raises PassError for a pass that cannot be applied.
     """
     patterns = [_prepare(item) if isinstance(item, Pass) else None for item in passes]
     if batching.is_batched(example_inputs):
         return Rewritten(gm, [PassReport(item.name, miss=_BROKEN_OFF, kind=item.kind) for item in passes])
+    is_decomposed = any(isinstance(item, Pass) and item.decomposed for item in passes)
+    inner = decomposed(gm, example_inputs) if is_decomposed else gm
     graph = Graph()
-    graph.output(graph.graph_copy(gm.graph, {}))
-    work = GraphModule(gm, graph)
+    graph.output(graph.graph_copy(inner.graph, {}))
+    work = GraphModule(inner, graph)
     thread_inplace(work.graph)
     record_values(work, example_inputs)
     fold_metadata(work)

@@ -32,6 +32,8 @@ DUNDERS = {
     "ge": "ge", "eq": "eq", "ne": "ne", "getitem": "getitem", "setitem": "setitem",
 }  # fmt: skip
 
+REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}  # of losses: ATen's numbers, and the words of torch.nn.functional
+
 # Aliases that take the same parameters as their operator.
 ALIASES = {
     "concat": "cat", "concatenate": "cat", "swapaxes": "transpose", "swapdims": "transpose",

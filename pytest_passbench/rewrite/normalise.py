@@ -192,6 +192,8 @@ def _finish(op: str, bound: dict[str, Any], inplace: bool) -> CanonicalCall:
             args["correction"] = args["correction"] if args.get("correction") is not None else unbiased
     elif op == "arange":
         args = {"start": 0, "step": 1, **args}
+    if type(args.get("reduction")) is int:  # of a loss: ATen's number for what functions of torch.nn name by a word
+        args["reduction"] = names.REDUCTIONS.get(args["reduction"], args["reduction"])
     return CanonicalCall(op, args, inplace or dropped.get("inplace") is True, dropped)
 
 

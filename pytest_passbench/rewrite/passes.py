@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
@@ -52,7 +52,8 @@ class Pass:
     """A pass. It equals only itself.
 
     ``replacement`` is the traced ``replacement_args``, or the reason why it could not be traced. It becomes an error
-    only when a place matches. ``place`` has file and line of ``replacement_args``, or is empty.
+    only when a place matches. ``place`` has file and line of ``replacement_args``, or is empty. ``decomposed``: it is
+    matched with the graph behind TorchInductor's decompositions.
     """
 
     kind: ClassVar[str] = "pattern"
@@ -61,6 +62,7 @@ class Pass:
     pattern: Traced
     replacement: Traced | str
     place: str = ""
+    decomposed: bool = False
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Pass:
@@ -96,6 +98,22 @@ class Pass:
 AnyPass = Pass | RegionPass
 
 
-def pass_of(data: dict[str, Any]) -> AnyPass:
-    """Return the pass that a reader sent. Raises PassError if its pattern could not be traced."""
-    return RegionPass(str(data["name"])) if data.get("kind") == "region" else Pass.from_data(data)
+def passes_of(data: dict[str, Any]) -> list[AnyPass]:
+    """Return a pass that a reader sent: one of TorchInductor's for each of its registrations, by the same name.
+
+    Raises PassError if its pattern could not be traced.
+    """
+    if data.get("kind") == "region":
+        return [RegionPass(str(data["name"]))]
+    if data.get("kind") != "inductor":
+        return [Pass.from_data(data)]
+    return [_registered(data, number, search) for number, search in enumerate(data["searches"])]
+
+
+def _registered(data: dict[str, Any], number: int, search: Any) -> Pass:
+    """Return the pass of a registration. Its wrapper gets the registration's number and what the search takes."""
+    names = search.get("arguments") if isinstance(search, dict) else None
+    values = [number, *({"node": place} for place in range(len(names or ())))]
+    arguments: dict[str, Any] = {"arguments": names, "calls": [], "result": {"tuple": values}}
+    item = Pass.from_data({**data, "pattern": search, "replacement": arguments})
+    return replace(item, decomposed=True)

@@ -15,7 +15,7 @@ from torch.fx.node import map_aggregate
 
 from pytest_passbench.core.record import PassReport
 from pytest_passbench.protocol import Order
-from pytest_passbench.rewrite.passes import Kernels, pass_of
+from pytest_passbench.rewrite.passes import Kernels, passes_of
 from pytest_passbench.rewrite.pipelines import BuiltGraph, build, build_baseline
 from pytest_passbench.runner.roundings import RoundingSearch
 from pytest_passbench.suite.build import build_graph
@@ -31,7 +31,7 @@ def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> Built
     """
     module = build_graph(order.source, order.origin, device=order.device)
     if order.arm == "candidate":
-        passes = [pass_of(item) for item in order.passes]
+        passes = [each for item in order.passes for each in passes_of(item)]
         return build(order.pipeline, module, passes, sample, kernels)
     if order.arm == "roundings":
         return BuiltGraph(RoundingSearch(module))

@@ -205,6 +205,14 @@ FAMILIES = {
         [lambda x, y: torch.where(x > 0, x, y), lambda x, y: x.where(x.gt(0), y)],
         ["torch.where(in_0 > 0, in_0, in_1)", "in_0.where(torch.gt(in_0, 0), in_1)"],
     ),
+    "mse_loss": (
+        [
+            lambda x, y: F.mse_loss(x, y),
+            lambda x, y: F.mse_loss(x, y, reduction="mean"),
+            lambda x, y: aten.mse_loss(x, y),
+        ],
+        ["torch.nn.functional.mse_loss(in_0, in_1)", "torch.nn.functional.mse_loss(in_0, in_1, reduction='mean')"],
+    ),
     "arange": (
         [lambda x: x + torch.arange(8, device=x.device), lambda x: torch.arange(8) + x],
         ["in_0 + torch.arange(8, device=device(type='cpu'))"],
@@ -257,6 +265,7 @@ NEAR_MISSES = [
     (lambda x: torch.cat([x, x], 1), "torch.cat([in_0, in_0], 0)", "dim"),
     (lambda x: x.relu(), "in_0.sigmoid()", "the graph has no relu; it has sigmoid"),
     (lambda x: torch.relu(x).sigmoid(), "in_0.tanh().sigmoid()", "expected relu, found tanh (tanh)"),
+    (lambda x: F.mse_loss(x, x), "torch.nn.functional.mse_loss(in_0, in_0, reduction='sum')", "argument reduction"),
     (lambda x: x.var(-1), "in_0.var(-1, unbiased=False)", "correction"),
     (lambda x: x * x, "in_0 * in_1", "expected in_"),
 ]

@@ -23,8 +23,9 @@ class Entry:
     """A candidate of the corpus.
 
     ``page`` is the name of its page, which is the class of attack of an exploit. ``expect`` is "rejected" or
-    "neutralised" of an exploit, "passes" or "refused" of an honest candidate. A refusal is no accusation, and
-    ``message`` is a part of its text. ``layer`` is what stops an exploit: "isolation" if what it attacks is absent.
+    "neutralised" of an exploit, "warned" of one that only a warning tells of, "passes" or "refused" of an honest
+    candidate. A refusal is no accusation, and ``message`` is a part of its text. ``layer`` is what stops an exploit:
+    "isolation" if what it attacks is absent.
     An exploit may name its record's ``status`` and a part of its ``message`` too. ``criterion`` decides whether its
     answers are right. So many ``subgraphs`` of its task are judged, and the last record counts.
     """
@@ -68,6 +69,11 @@ def honest() -> list[Entry]:
     return _entries("honest")
 
 
+def outside() -> list[Entry]:
+    """Return candidates written after what others publish, and honest ones beside them, by their names."""
+    return _entries("outside")
+
+
 def _entries(kind: str) -> list[Entry]:
     pages = sorted((FOLDER / kind).glob("*.md"))
     entries = [_entry(section, page.stem) for page in pages for section in sections(page)]
@@ -76,7 +82,7 @@ def _entries(kind: str) -> list[Entry]:
 
 def _entry(section: Section, page: str) -> Entry:
     facts = {"twin": "", **bases()[section.facts["base"]].facts, **section.facts}
-    expect = next((word for word in ("rejected", "neutralised", "refused") if word in facts), "passes")
+    expect = next((word for word in ("rejected", "neutralised", "warned", "refused") if word in facts), "passes")
     files = _files(section, bases()[section.facts["base"]].texts)
     layer = "" if expect == "refused" else facts.get(expect, "")
     message, status = facts.get("refused", facts.get("says", "")), facts.get("status", "")

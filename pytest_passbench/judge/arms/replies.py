@@ -144,6 +144,10 @@ READ = Kinds(
                                 {"name": _NAME, "pattern": Anything(), "replacement": Anything(), "place": _NAME}
                             ),
                             "region": Fields({"name": _NAME}),
+                            # Of each registration, what it looks for.
+                            "inductor": Fields(
+                                {"name": _NAME, "searches": Items(Anything(), most=1 << 8), "place": _NAME}
+                            ),
                         },
                     ),
                     most=1 << 12,

@@ -64,7 +64,8 @@ def start_reader(arm: Arm, folder: str, passes: PassDir) -> Reader:
 
     ``folder`` is the directory's path inside the sandbox.
     """
-    message = {"op": "reader", "folder": folder, "stems": list(passes.stems), "regions": "region" in passes.kinds}
+    kinds = {"regions": "region" in passes.kinds, "inductor": "inductor" in passes.kinds}
+    message = {"op": "reader", "folder": folder, "stems": list(passes.stems), **kinds}
     channel, log, number = arm.fork(message)
     return Reader(arm, channel, log, folder, passes, arm.outer(number))
 
