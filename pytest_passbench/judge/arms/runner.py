@@ -137,6 +137,7 @@ class Runner:
             answer = self._poll(patience) if self.polling else channel.recv(DONE.size)
             os.kill(pid, signal.SIGSTOP)
             end = time.perf_counter_ns()
+            self.watch.stop_threads()
             self.watch.wait_stopped(min(processes.STOP_SECONDS, patience + LATE_STOP_SECONDS))
             cpu = processes.cpu_seconds(clock) - cpu
             before, self._memory = self._memory, self.watch.memory()

@@ -7,11 +7,14 @@ Source for their fields: proc(5), and ``Documentation/scheduler/sched-stats.rst`
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import signal
 import time
 
 from pytest_passbench.judge.arms.processes import STOP_SECONDS, Gone, threads
 
+_libc = ctypes.CDLL(None)
 _MAX_FILE_BYTES = 1024
 _MINOR_FAULTS, _THREADS, _RESIDENT = 7, 17, 21  # indices of the fields of ``stat`` after the process's name
 
@@ -111,6 +114,15 @@ class Watch:
                 if number == self.pid:
                     raise
         return whole
+
+    def stop_threads(self) -> None:
+        """Send SIGSTOP to each thread but the first, to which the process's own SIGSTOP goes.
+
+        That is seen when the first thread gets a core. Until then, some milliseconds, a thread of an OpenMP pool that
+        waits for work would spin on it.
+        """
+        for thread in self._threads.keys() - {self.pid}:
+            _libc.tgkill(self.pid, thread, signal.SIGSTOP)
 
     def wait_stopped(self, limit: float = STOP_SECONDS) -> None:
         """Wait until all its threads are stopped. Raises Gone if they are not within ``limit`` seconds.

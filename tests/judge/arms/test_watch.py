@@ -16,6 +16,7 @@ from pytest_passbench.judge.arms import processes
 from pytest_passbench.judge.arms.watch import Watch
 from pytest_passbench.judge.audits import evidence
 from pytest_passbench.judge.measure.cpu_clock import Others
+from shared.workspace import GELU_ADD_KERNEL, make_cpp_pass
 
 #: Threads that start threads, as long as they may.
 RESTLESS = """
@@ -169,3 +170,13 @@ def test_a_template_is_stopped_between_one_runner_and_the_next(bench, gelu_add_p
     assert [record.correct for record in records.values()] == [True]
     assert seen
     assert all(state == {"T"} for state in seen)
+
+
+def test_a_pool_of_threads_that_waits_for_work_spinning_is_not_accused(bench):
+    loop = "for (int64_t i"
+    kernel = GELU_ADD_KERNEL.replace(loop, f"\n#pragma omp parallel for\n    {loop}")
+    bench.task(shapes=((8, 256), (8, 256)))
+    bench.candidate({"p": make_cpp_pass(kernel).replace("''')", "''', openmp=True)")})
+    (record,) = bench.judge(threads=2, audit="standard").values()
+    assert record.correct, record.arm
+    assert not [finding for finding in record.findings if finding.layer == "clock"]
