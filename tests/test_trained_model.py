@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 pytest.importorskip("trl", reason="the extra `train` is not installed")
 
-from trained_model import tokens
+from trained_model import sft, tokens
 from trained_model.answers import answer, body_of
 from trained_model.collect import graph_of, load
 from trained_model.controls import distance
@@ -103,6 +104,22 @@ def test_a_journal_goes_on_behind_a_line_that_was_cut(tmp_path):
     journal.add({"a": 2})
     journal.close()
     assert read(path) == [{"a": 1}, {"a": 2}]
+
+
+def test_a_training_that_was_killed_goes_on_as_if_it_had_not_been(graphs, tmp_path, monkeypatch):
+    pairs = [(graph, answer(graph.source, graph.shapes())) for graph in graphs[:40]]
+    tokenizer = tokens.train(pairs)
+    rows = [tokens.encoded(tokenizer, tokens.prompt(graph), text) for graph, text in pairs]
+    settings = sft.Training(tokens=6000, rows=4, warm_up=2, size="toy", threads=1, save_every=2)
+    whole = sft.train(rows, tokenizer, tmp_path / "whole", settings)
+    save = sft._save
+    with monkeypatch.context() as patch:
+        patch.setattr(sft, "_save", lambda *state: (save(*state), exec("raise KeyboardInterrupt")))
+        with pytest.raises(KeyboardInterrupt):
+            sft.train(rows, tokenizer, tmp_path / "killed", settings)
+    again = sft.train(rows, tokenizer, tmp_path / "killed", settings)
+    assert len(read(tmp_path / "killed" / "log.jsonl")) == len(read(tmp_path / "whole" / "log.jsonl")) > 1
+    assert all(torch.equal(one, other) for one, other in zip(whole.parameters(), again.parameters(), strict=True))
 
 
 def stage(name, folder, *options):

@@ -50,7 +50,8 @@ def train(args: argparse.Namespace) -> None:
     words, name = tokens.load(args.folder), "body" if args.body else "sft"
     rows = examples.all_examples(args.folder, words, repairs=args.repairs, extra=args.extra, body=args.body)
     settings = sft.Training(tokens=args.tokens, size=args.size, half=args.half, seed=args.seed, threads=args.threads)
-    sft.train(rows, words, args.folder / f"{name}-{args.seed}", settings)
+    apart = examples.single(words, pairs.right_pairs(args.folder, "validation"), args.body)
+    sft.train(rows, words, args.folder / f"{name}-{args.seed}", settings, apart)
 
 
 def reward(args: argparse.Namespace) -> None:
@@ -78,7 +79,8 @@ def answer(args: argparse.Namespace) -> None:
         model.new_model(words, model.SIZES[args.size], args.seed) if args.arm == "random" else model.load(source)
     )
     path = args.folder / "answers" / f"{args.arm}-{args.seed}.jsonl"
-    arms.answer_all(trained, words, [graph for graph, _ in held_out], path, args.seed, threads=args.threads)
+    is_body = args.arm == "body"
+    arms.answer_all(trained, words, held_out, path, args.seed, body=is_body, threads=args.threads)
 
 
 def final(args: argparse.Namespace) -> None:
@@ -111,7 +113,7 @@ def parser() -> argparse.ArgumentParser:
     lines.add_argument("--size", choices=model.SIZES, default="full")
     lines.add_argument("--half", action="store_true", help="bfloat16 where autocast has it")
     lines.add_argument("--steps", type=int, default=60, help="steps of training by rewards")
-    lines.add_argument("--arm", choices=("random", "sft", "grpo", "controls"), default="sft")
+    lines.add_argument("--arm", choices=("random", "sft", "grpo", "body", "controls"), default="sft")
     lines.add_argument("--split", choices=("validation", "test"), default="validation")
     lines.add_argument("--held-out", type=int, default=100, help="held-out graphs, of real and of random ones each")
     lines.add_argument("--seed", type=int, default=0)

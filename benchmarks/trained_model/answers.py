@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from trained_model.graphs import Form, Statement, check, statements
 from trained_model.operators import expression, number
 
-HEAD = '''import torch
+HEAD = '''import operator
+
+import torch
 
 from pytest_passbench.kernels import cpp
 
@@ -78,6 +80,12 @@ def answer(source: str, shapes: dict[str, tuple[int, ...]]) -> str:
 def body_of(text: str) -> str:
     """Return the part of a pass that no other text of it gives: the kernel's statements."""
     return text[text.index(") {\n", text.index("void run(")) + 4 : text.index('\n}\nextern "C"')]
+
+
+def with_body(text: str, body: str) -> str:
+    """Return a pass with other statements in its kernel: the rest of a file whose body a model wrote."""
+    begin = text.index(body_of(text))
+    return text[:begin] + body + text[begin + len(body_of(text)) :]
 
 
 def _signature(shapes: dict[str, tuple[int, ...]], out: str, sizes: str) -> str:

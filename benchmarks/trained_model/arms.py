@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
+from trained_model.answers import with_body
 from trained_model.controls import nearest
 from trained_model.files import Journal, read
 from trained_model.generate import answers
@@ -32,22 +33,27 @@ def chosen(folder: Path, split: str, most: int) -> list[tuple[Graph, str]]:
 
 
 def answer_all(
-    model: Any, tokenizer: Tokenizer, graphs: Sequence[Graph], path: Path, seed: int, *, threads: int = 2
-) -> None:
-    """Write a model's greedy answer to each graph, and those drawn by chance."""
+    model: Any, tokenizer: Tokenizer, pairs: Sequence[tuple[Graph, str]], path: Path, seed: int, *,
+    body: bool = False, threads: int = 2,
+) -> None:  # fmt: skip
+    """Write a model's greedy answer to each graph, and those drawn by chance.
+
+    With ``body`` the model writes the kernel's statements alone, and the rest of the file is the teacher's.
+    """
     torch.set_num_threads(threads)
     journal = Journal(path)
     done = {row["graph"] for row in journal.rows}
-    left = [graph for graph in graphs if graph.id not in done]
+    left = [pair for pair in pairs if pair[0].id not in done]
     for begin in range(0, len(left), CHUNK):
         part = left[begin : begin + CHUNK]
-        questions = [asked(tokenizer, prompt(graph)) for graph in part]
+        questions = [asked(tokenizer, prompt(graph)) for graph, _ in part]
         greedy = answers(model, tokenizer, questions)
         several = [question for question in questions for _ in range(SAMPLES)]
         drawn = answers(model, tokenizer, several, temperature=TEMPERATURE, seed=seed * 1000 + len(done) + begin)
-        for place, graph in enumerate(part):
-            samples = drawn[place * SAMPLES : (place + 1) * SAMPLES]
-            journal.add({"graph": graph.id, "greedy": greedy[place], "samples": samples})
+        for place, (graph, text) in enumerate(part):
+            written = [greedy[place], *drawn[place * SAMPLES : (place + 1) * SAMPLES]]
+            whole = [with_body(text, item) for item in written] if body else written
+            journal.add({"graph": graph.id, "greedy": whole[0], "samples": whole[1:]})
     journal.close()
 
 

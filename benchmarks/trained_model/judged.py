@@ -44,13 +44,16 @@ def key_of(graph: Graph, text: str) -> str:
 
 
 class Judge:
-    """A judge of single answers, with a journal. An answer that it has judged before is not judged again."""
+    """A judge of single answers, with a journal. An answer that it has judged before is not judged again.
+
+    What the machine kept from being judged is tried anew when the journal is opened again.
+    """
 
     def __init__(self, folder: Path, journal: str) -> None:
         self.tasks = folder / "tasks"
         self.tasks.mkdir(parents=True, exist_ok=True)
         self.journal = Journal(folder / journal)
-        self.verdicts = {row["key"]: row for row in self.journal.rows}
+        self.verdicts = {row["key"]: row for row in self.journal.rows if row["stage"] != "unjudged"}
         self._evaluator: Evaluator | None = None
 
     def verdict(self, graph: Graph, text: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ FLOATS = {torch.float32, torch.bfloat16, torch.float16}
 TRIES = 4
 """How many rows that have a run are looked at, until it fits in one of them."""
 POSITIVE = {"mean": 2.0, "std": 0.5, "min": 0.5, "max": 4.0}
-"""Statistics of an input whose logarithm or root is taken, or that divides, where none were recorded."""
+"""Statistics of inputs without recorded ones, in a graph that takes a logarithm or a root, or divides by a value."""
 
 
 def real_graphs(rows: Iterable[GraphRow]) -> tuple[dict[str, dict[str, Any]], list[str]]:
@@ -91,12 +91,12 @@ def with_statistics(
 ) -> list[dict[str, Any]]:
     """Return the inputs with recorded statistics where the row has them."""
     recorded = {item["name"]: item for item in row.inputs}
-    positive = {
-        item.call.operands[-1] for item in statements(source) if item.call.name in ("log", "sqrt", "rsqrt", "div")
-    }
+    calls = [item.call for item in statements(source)]
+    divides = any(call.name == "div" and len(call.tensors) > 1 for call in calls)
+    positive = divides or any(call.name in ("log", "sqrt", "rsqrt") for call in calls)
     result = []
     for item in inputs:
         data = recorded.get(names[item["name"]])
-        statistics = {key: data[key] for key in POSITIVE} if data else POSITIVE if item["name"] in positive else {}
+        statistics = {key: data[key] for key in POSITIVE} if data else POSITIVE if positive else {}
         result.append({**item, **statistics})
     return result

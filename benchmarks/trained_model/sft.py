@@ -39,8 +39,17 @@ class Training:
     save_every: int = 100
 
 
-def train(examples: Sequence[Example], tokenizer: Tokenizer, out: Path, settings: Training) -> Any:
-    """Train a model on examples, and return it. What lies in ``out`` is gone on with."""
+def train(
+    examples: Sequence[Example],
+    tokenizer: Tokenizer,
+    out: Path,
+    settings: Training,
+    held_out: Sequence[Example] = (),
+) -> Any:
+    """Train a model on examples, and return it. What lies in ``out`` is gone on with.
+
+    At each save the log gets how many of the ``held_out`` answers the model would write exactly.
+    """
     torch.set_num_threads(settings.threads)
     model = new_model(tokenizer, SIZES[settings.size], settings.seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.rate, betas=(0.9, 0.98), weight_decay=0.01)
@@ -55,7 +64,9 @@ def train(examples: Sequence[Example], tokenizer: Tokenizer, out: Path, settings
     rows = [row for row in examples if len(row[0]) + len(row[1]) <= LONGEST]
     log = Journal(out / "log.jsonl")
     while state["tokens"] < settings.tokens:
-        _steps(model, optimizer, rows, mark_id(tokenizer, PAD), state, settings, log)
+        loss = _steps(model, optimizer, rows, mark_id(tokenizer, PAD), state, settings)
+        log.add({**state, "loss": loss, **agreement(model, held_out, mark_id(tokenizer, PAD))})
+        print(log.rows[-1], flush=True)
         _save(out, model, optimizer, state)
     log.close()
     model.save_pretrained(out)
@@ -64,9 +75,8 @@ def train(examples: Sequence[Example], tokenizer: Tokenizer, out: Path, settings
 
 def _steps(
     model: Any, optimizer: Any, rows: Sequence[Example], pad: int, state: dict[str, Any], settings: Training,
-    log: Journal,
-) -> None:  # fmt: skip
-    """Make the steps up to the next save."""
+) -> float:  # fmt: skip
+    """Make the steps up to the next save, and return their mean loss."""
     model.train()
     losses, begin = [], time.process_time()
     for _ in range(settings.save_every):
@@ -85,16 +95,33 @@ def _steps(
         state["step"] += 1
         state["tokens"] += int(mask.sum())
     state["seconds"] += time.process_time() - begin
-    log.add({**state, "loss": round(sum(losses) / len(losses), 5)})
-    print(log.rows[-1], flush=True)
+    return round(sum(losses) / len(losses), 5)
+
+
+def agreement(model: Any, rows: Sequence[Example], pad: int, size: int = 16) -> dict[str, float]:
+    """Return the shares of answers' tokens, and of whole answers, that the model writes as they are.
+
+    Greedy decoding gives an answer exactly if each token is the likeliest one after those before it, which one call
+    for all places tells.
+    """
+    model.eval()
+    right = tokens = exact = 0
+    for begin in range(0, len(rows), size):
+        ids, _, labels = batch(list(rows[begin : begin + size]), pad)
+        with torch.no_grad():
+            likeliest = model(input_ids=ids).logits[:, :-1].argmax(-1)
+        asked, equal = labels[:, 1:] >= 0, likeliest == labels[:, 1:]
+        right, tokens = right + int((asked & equal).sum()), tokens + int(asked.sum())
+        exact += int((equal | ~asked).all(-1).sum())
+    return {"tokens right": round(right / tokens, 4), "exact": round(exact / len(rows), 4)} if rows else {}
 
 
 def rate(state: dict[str, Any], settings: Training) -> float:
     """Return the learning rate of a step."""
     share = min(state["tokens"] / settings.tokens, 1.0)
     rise = min(1.0, (state["step"] + 1) / settings.warm_up)
-    fall: float = 0.03 + 0.97 * math.cos(share * math.pi / 2) ** 2
-    return settings.rate * rise * fall
+    fall = 0.03 + 0.97 * math.cos(share * math.pi / 2) ** 2
+    return float(settings.rate * rise * fall)
 
 
 def drawn(rows: Sequence[Example], settings: Training, step: int) -> list[Example]:
