@@ -26,7 +26,7 @@ def real_graphs(rows: Iterable[GraphRow]) -> tuple[dict[str, dict[str, Any]], li
     fits: dict[str, dict[str, Any]] = {}
     tries: dict[str, int] = {}
     families: dict[str, set[str]] = {}
-    reasons = []
+    reasons: list[str] = []
     for row in rows:
         shapes: dict[str, tuple[int, ...]] | None = None
         for source, names in candidates(row, reasons):

@@ -63,12 +63,14 @@ def train(
         state = saved["state"]
     rows = [row for row in examples if len(row[0]) + len(row[1]) <= LONGEST]
     log = Journal(out / "log.jsonl")
-    while state["tokens"] < settings.tokens:
-        loss = _steps(model, optimizer, rows, mark_id(tokenizer, PAD), state, settings)
-        log.add({**state, "loss": loss, **agreement(model, held_out, mark_id(tokenizer, PAD))})
-        print(log.rows[-1], flush=True)
-        _save(out, model, optimizer, state)
-    log.close()
+    try:
+        while state["tokens"] < settings.tokens:
+            loss = _steps(model, optimizer, rows, mark_id(tokenizer, PAD), state, settings)
+            log.add({**state, "loss": loss, **agreement(model, held_out, mark_id(tokenizer, PAD))})
+            print(log.rows[-1], flush=True)
+            _save(out, model, optimizer, state)
+    finally:
+        log.close()
     model.save_pretrained(out)
     return model
 
@@ -95,7 +97,7 @@ def _steps(
         state["step"] += 1
         state["tokens"] += int(mask.sum())
     state["seconds"] += time.process_time() - begin
-    return round(sum(losses) / len(losses), 5)
+    return float(round(sum(losses) / len(losses), 5))
 
 
 def agreement(model: Any, rows: Sequence[Example], pad: int, size: int = 16) -> dict[str, float]:
