@@ -1,0 +1,52 @@
+"""The stage `judge`: the teacher's answer to each graph, judged once; wrong ones are dropped and counted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from trained_model.answers import answer
+from trained_model.collect import load
+from trained_model.files import read
+from trained_model.graphs import Graph
+from trained_model.judged import judge_all, key_of
+
+JOURNAL = "teacher.jsonl"
+
+
+def judge_pairs(folder: Path, most: int) -> None:
+    """Have the teacher's answers judged: those to real graphs, to held-out ones, and to ``most`` random ones."""
+    judge_all(folder, JOURNAL, ordered(folder, most))
+    print(json.dumps(summary(folder)))
+
+
+def ordered(folder: Path, most: int) -> Iterator[tuple[Graph, str]]:
+    """Yield the pairs to judge in order."""
+    graphs = load(folder)
+    train = [graph for graph in graphs if graph.split == "train" and graph.origin == "random"]
+    first = [graph for graph in graphs if graph.split != "train"]
+    real = [graph for graph in graphs if graph.split == "train" and graph.origin == "real"]
+    for graph in [*real, *first, *train[:most]]:
+        yield graph, answer(graph.source, graph.shapes())
+
+
+def right_pairs(folder: Path, split: str) -> list[tuple[Graph, str]]:
+    """Return the graphs of a split with the teacher's answers that were judged right."""
+    verdicts = {row["key"]: row for row in read(folder / JOURNAL)}
+    pairs = [(graph, answer(graph.source, graph.shapes())) for graph in load(folder, split)]
+    return [pair for pair in pairs if verdicts.get(key_of(*pair), {}).get("right")]
+
+
+def summary(folder: Path) -> dict[str, object]:
+    """Return how many were judged, by split and stage."""
+    graphs = {graph.id: graph for graph in load(folder)}
+    rows = [row for row in read(folder / JOURNAL) if row["graph"] in graphs]
+    counts = Counter(f"{graphs[row['graph']].split} {graphs[row['graph']].origin}: {row['stage']}" for row in rows)
+    seconds = [row["seconds"] for row in rows if "seconds" in row]
+    return {
+        "judged": len(rows),
+        **dict(sorted(counts.items())),
+        "seconds": round(sum(seconds) / max(len(rows), 1), 3),
+    }
