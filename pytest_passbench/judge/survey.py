@@ -118,11 +118,11 @@ class _Looker:
 
     def look(self, task: Task | None) -> None:
         if self._passes.problem:
-            self._survey.findings.append(violation("load", "manifest", self._passes.problem, self._folder))
+            self._survey.findings.append(Finding("load", "manifest", "error", self._passes.problem, self._folder))
             return
         for fault in self._passes.faults:
             file = named(fault.file.name, self._folder)
-            self._survey.findings.append(Finding("load", "fault", "violation", fault.message, file, fault.line))
+            self._survey.findings.append(Finding("load", "fault", "error", fault.message, file, fault.line))
         if self._passes.faults:
             return
         try:
@@ -153,7 +153,7 @@ class _Looker:
             self._survey.passes.append(file)
             for label in ("pattern", "replacement"):
                 if isinstance(item.get(label), str):
-                    yield violation("load", label, item[label], file)
+                    yield Finding("load", label, "error", item[label], file)
 
     def _libraries(self, planner: Planner) -> Iterator[Finding]:
         for library in planner.reader.kernels().libraries:

@@ -51,19 +51,24 @@ def test_the_task_is_named_by_its_id_or_by_the_path_that_pytest_prints(honest, c
 
 
 @pytest.mark.parametrize(
-    ("exchange", "rule"),
+    ("exchange", "rule", "severity"),
     [
-        ((("#include <cmath>", "#include <sys/syscall.h>\n#include <cmath>"),), "native-include"),
+        ((("#include <cmath>", "#include <sys/syscall.h>\n#include <cmath>"),), "native-include", "violation"),
         pytest.param(
             (("{\n    for", "{\n    static int64_t calls; calls++;\n    for"),),
             "native-state",
+            "violation",
             marks=pytest.mark.slow,
         ),
-        ((("def replacement_func", "def replacement_fun"),), "fault"),
-        pytest.param((("functional.gelu(x) + y", "functional.glue(x) + y"),), "pattern", marks=pytest.mark.slow),
+        ((("def replacement_func", "def replacement_fun"),), "fault", "error"),
+        pytest.param(
+            (("functional.gelu(x) + y", "functional.glue(x) + y"),), "pattern", "error", marks=pytest.mark.slow
+        ),
     ],
 )
-def test_what_speaks_against_a_candidate_is_found_without_a_task(bench, gelu_add_pass, capsys, exchange, rule):
+def test_what_speaks_against_a_candidate_is_found_without_a_task(
+    bench, gelu_add_pass, capsys, exchange, rule, severity
+):
     text = gelu_add_pass
     for old, new in exchange:
         assert old in text
@@ -71,7 +76,7 @@ def test_what_speaks_against_a_candidate_is_found_without_a_task(bench, gelu_add
     folder = bench.candidate({"p": text}, name="foul")
     assert main(["explain", str(folder), "--json"]) == 1
     (finding,) = json.loads(capsys.readouterr().out)["findings"]
-    assert (finding["rule"], finding["severity"]) == (rule, "violation")
+    assert (finding["rule"], finding["severity"]) == (rule, severity)
 
 
 KERNEL = """
