@@ -97,12 +97,8 @@ def _lambda(body: Sequence[Statement], shapes: dict[str, tuple[int, ...]], count
     """Return one sweep that has a statement for each operator."""
     lines = [f"{indent}pb::map({count}, {body[-1].target}, []({', '.join(f'vec {name}' for name in shapes)}) {{"]
     lines += [f"{indent}  vec {item.target} = pb::round<T>({expression(item.call)});" for item in body[:-1]]
-    lines += [f"{indent}  return {_returned(body[-1])};", f"{indent}}}, {', '.join(shapes)});"]
+    lines += [f"{indent}  return {expression(body[-1].call)};", f"{indent}}}, {', '.join(shapes)});"]
     return "\n".join(lines)
-
-
-def _returned(item: Statement) -> str:
-    return expression(item.call)
 
 
 def _over_all(body: Sequence[Statement], shapes: dict[str, tuple[int, ...]]) -> str:

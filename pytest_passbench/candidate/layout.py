@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pytest_passbench.candidate.files import check_files, check_links, content_hash, files, folders
-from pytest_passbench.candidate.syntax import Fault, is_inductor_pass, is_region_pass, read_fault
+from pytest_passbench.candidate.syntax import Fault, pass_kind, read_fault
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import kind_of, read_bytes
@@ -51,7 +51,7 @@ class PassDir:
     @cached_property
     def kinds(self) -> frozenset[str]:
         """The kinds of its passes: "pattern", "region", "inductor"; none if there are no passes."""
-        return frozenset(_kind(self.path / f"{stem}.py") for stem in self.stems)
+        return frozenset(pass_kind(self.path / f"{stem}.py") for stem in self.stems)
 
     @property
     def mistakes(self) -> str:
@@ -135,10 +135,6 @@ class Candidate:
             for task_id, directory in sorted(self.by_task.items())
             if task_id not in task_ids
         ]
-
-
-def _kind(file: Path) -> str:
-    return "region" if is_region_pass(file) else "inductor" if is_inductor_pass(file) else "pattern"
 
 
 def _common(path: Path) -> PassDir | None:

@@ -43,10 +43,10 @@ def read_fault(file: Path, stem: str) -> Fault | None:
         return Fault(stem, file, error.line, str(error))
     except (ValueError, OSError) as error:
         return Fault(stem, file, 1, f"cannot be parsed: {error}")
-    names = set(_defined(tree.body))
-    if not names & {*REQUIRED, *REGION} and _registers(tree):
+    names, kind = set(_defined(tree.body)), _kind(tree)
+    if kind == "inductor":
         return None
-    required = REGION if "supported" in names and "pattern" not in names else REQUIRED
+    required = REGION if kind == "region" else REQUIRED
     missing = [name for name in required if name not in names]
     if missing and "*" not in names:
         similar = [close for name in missing for close in get_close_matches(name, names - set(required), n=1)]
@@ -55,22 +55,19 @@ def read_fault(file: Path, stem: str) -> Fault | None:
     return None
 
 
-def is_region_pass(file: Path) -> bool:
-    """Return True if a pass file is of a region pass. False if it cannot be parsed."""
+def pass_kind(file: Path) -> str:
+    """Return the kind of a pass file: "region", "inductor" or "pattern", also "pattern" if it cannot be parsed."""
     try:
-        names = set(_defined(parse(file).body))
+        return _kind(parse(file))
     except (SyntaxError, TooComplex, ValueError, OSError):
-        return False
-    return "supported" in names and "pattern" not in names
+        return "pattern"
 
 
-def is_inductor_pass(file: Path) -> bool:
-    """Return True if a pass file registers replacements with TorchInductor. False if it cannot be parsed."""
-    try:
-        tree = parse(file)
-    except (SyntaxError, TooComplex, ValueError, OSError):
-        return False
-    return not set(_defined(tree.body)) & {*REQUIRED, *REGION} and _registers(tree)
+def _kind(tree: ast.Module) -> str:
+    names = set(_defined(tree.body))
+    if "supported" in names and "pattern" not in names:
+        return "region"
+    return "inductor" if not names & {*REQUIRED, *REGION} and _registers(tree) else "pattern"
 
 
 def _registers(tree: ast.Module) -> bool:

@@ -75,6 +75,7 @@ def run_jobs(
         pool.collect()
         time.sleep(POLL_SECONDS)
     pool.close()
+    gc.unfreeze()
     return pool.failed
 
 
