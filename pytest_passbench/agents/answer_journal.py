@@ -14,10 +14,10 @@ from pytest_passbench.agents.shared_judge import IsAwaited, Judging, process_jud
 from pytest_passbench.api.outcome import Outcome
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import kind_of
+from pytest_passbench.core.harness import harness_hash
 from pytest_passbench.core.task import Task
 from pytest_passbench.first_pass.write import Draft
 from pytest_passbench.run import results_file
-from pytest_passbench.run.ledger import of_harness
 from pytest_passbench.suite import find
 from pytest_passbench.suite.taskfile import task_hash
 
@@ -46,7 +46,7 @@ class AnswerJournal:
 
     def _path(self, files: Mapping[str, str], task: Task) -> Path:
         # The order of files is that of the passes in the manifest, so it is a part of the answer.
-        identity = json.dumps([task_hash(task), of_harness(), list(files.items())])
+        identity = json.dumps([task_hash(task), harness_hash(), list(files.items())])
         return self._folder / f"{task.id}-{hashlib.sha256(identity.encode()).hexdigest()[:24]}.json"
 
 

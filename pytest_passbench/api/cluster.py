@@ -23,13 +23,13 @@ from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
+from pytest_passbench.core.harness import harness_hash
 from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.core.ray_cluster import INSTALL, connect
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.judge.scratch import Scratch
-from pytest_passbench.run.ledger import of_harness
 
 MAX_LOSSES = 3  # of judges that had a task, before the task is taken for the reason; and of judges at their start
 LOOK_SECONDS = 5.0  # between two looks for machines that have joined
@@ -57,7 +57,7 @@ class Remote:
 
     def start(self, harness: str) -> UserError | None:
         """Start the sandboxes. Return what keeps this machine from judging for one with this ``harness``."""
-        if of_harness() != harness:
+        if harness_hash() != harness:
             return UserError("has another version of pytest-passbench", where=_host(), remedy="install the same one")
         try:
             self._engine = JudgeWorker(*self._arguments)
@@ -259,7 +259,7 @@ class Cluster:
                 needs = _resources(self._settings)
                 options = {**needs, "scheduling_strategy": strategy(node_id=name, soft=False), "max_restarts": 0}
                 actor = remote.options(**options).remote(self._settings, self._thorough, index)
-                ready = actor.start.remote(of_harness())
+                ready = actor.start.remote(harness_hash())
                 self._judges.append(_JudgeActor(actor, name, node["NodeManagerHostname"], index, ready))
 
     def _stop(self) -> None:

@@ -15,7 +15,6 @@ from pytest_passbench.core.settings import SUITES, Settings
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
-    from pytest_passbench.core.task import Task
     from pytest_passbench.judge.session import Session
     from pytest_passbench.suite.find import TaskRef
 
@@ -34,7 +33,7 @@ def print_tasks(directory: Path, words: Sequence[str], suite: str | None, missed
     progress, width, matched = ProgressLines("explain"), max(len(ref.id) for ref in refs), 0
     with Session(Settings(pipeline="direct"), os.urandom(32)) as judge:
         for number, ref in enumerate(refs, 1):
-            matches, miss = in_words(judge, ref.load(), candidate)
+            matches, miss = in_words(judge, ref, candidate)
             matched += bool(matches)
             if bool(matches) != missed:
                 progress.clear()
@@ -59,7 +58,7 @@ def _tasks(words: Sequence[str], suite: str | None) -> list[TaskRef]:
     return refs
 
 
-def in_words(judge: Session, task: Task, candidate: Candidate) -> tuple[str, str]:
+def in_words(judge: Session, ref: TaskRef, candidate: Candidate) -> tuple[str, str]:
     """Return in words how a candidate matches a task, or "" and the nearest miss.
 
     A mistake in the candidate that leaves it open is quoted.
@@ -67,12 +66,12 @@ def in_words(judge: Session, task: Task, candidate: Candidate) -> tuple[str, str
     from pytest_passbench.judge.arms.failures import ArmFailure
 
     try:
-        graphs = {match.graph: match for match in judge.matches(task, candidate)}
+        graphs = list(judge.matches(ref, candidate))
     except ArmFailure as failure:
         return line(f"cannot be told: {failure.message}", MAX_CHARACTERS), ""
-    names = {graph: match.name for graph, match in graphs.items() if match.name}
+    names = dict.fromkeys(match.name for match in graphs if match.name)
     if not names:
-        miss = next((match.miss for match in graphs.values() if match.miss), "it has no passes for this task")
+        miss = next((match.miss for match in graphs if match.miss), "it has no passes for this task")
         return "", line(miss, MAX_CHARACTERS)
-    count = sum(subgraph.graph in names for subgraph in task.subgraphs)
-    return f"{count}/{len(task.subgraphs)} subgraphs, by {', '.join(dict.fromkeys(names.values()))}", ""
+    count, of_all = (sum(match.subgraphs for match in some) for some in ([m for m in graphs if m.name], graphs))
+    return f"{count}/{of_all} subgraphs, by {', '.join(names)}", ""

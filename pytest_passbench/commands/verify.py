@@ -73,18 +73,18 @@ def refs_of(stored: Run, paths: list[Path] | None) -> list[TaskRef]:
     return list(reversed(refs.values()))
 
 
-def absent_of(stored: Run, refs: list[TaskRef]) -> list[Task]:
+def absent_of(stored: Run, refs: list[TaskRef]) -> list[TaskRef]:
     """Return the tasks that a run of matching tasks only may have left out."""
     from pytest_passbench.run import consistency
 
     names = consistency.left_out(stored, refs)
-    return [ref.load() for ref in refs if ref.id in names]
+    return [ref for ref in refs if ref.id in names]
 
 
 def problems(stored: Run, refs: list[TaskRef], tasks: dict[str, Task], candidate: Candidate | None) -> Iterator[str]:
     """Yield each way in which the results do not fit the tasks, the candidate or this code, in words."""
+    from pytest_passbench.core.harness import harness_hash
     from pytest_passbench.run import consistency
-    from pytest_passbench.run.ledger import of_harness
     from pytest_passbench.suite.find import edition_of
     from pytest_passbench.suite.taskfile import task_hash
 
@@ -96,7 +96,7 @@ def problems(stored: Run, refs: list[TaskRef], tasks: dict[str, Task], candidate
     if missing:
         yield f"tasks not found, so not checked: {', '.join(missing[:5])} (name their folder with --tasks)"
     harness = stored.hashes.get("harness")
-    if harness != of_harness():
+    if harness != harness_hash():
         yield "the run was made with other code of passbench than this" if harness else "no hash of the harness"
     if candidate is not None:
         yield from _of_candidate(stored, candidate)

@@ -21,7 +21,7 @@ from pytest_passbench.forge.models import ModelCase
 
 FULLY_CUT = 3
 """The architectures of a family that are cut in every way. Later ones have few parts that these lack."""
-WHOLE_AFTER_CUT = 2
+WHOLE_AFTER_CUT = 4
 """The architectures of whole graphs alone that follow each one that is cut. They take about a seventh of its time."""
 
 

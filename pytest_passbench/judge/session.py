@@ -16,6 +16,7 @@ from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.record import RAN, Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task, larger
+from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.attempts import Attempts
@@ -24,10 +25,11 @@ from pytest_passbench.judge.case_judge import CaseJudge
 from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.held_out import FurtherSizes
 from pytest_passbench.judge.machine.process import ProcessLimits, give_back
+from pytest_passbench.judge.matching import GraphMatch, Matching
 from pytest_passbench.judge.measure.allowance import DEFAULT, QUICK
-from pytest_passbench.judge.survey import Touched, matches
 from pytest_passbench.judge.trial import Trial
 from pytest_passbench.suite.build import check_graphs
+from pytest_passbench.suite.find import TaskRef
 from pytest_passbench.suite.limits import check_memory
 from pytest_passbench.suite.taskfile import task_hash
 
@@ -50,6 +52,7 @@ class Session:
         self.case_judge = CaseJudge(self.equipment)
         self._attempts = Attempts(self.equipment)
         self._further_sizes = FurtherSizes(self.equipment, self._attempts)
+        self._matching = Matching(settings.policy, settings.device, self.equipment.readings, self._candidates_sandbox)
         self._limits = ProcessLimits()
         self._turns: Counter[tuple[str, str, str]] = Counter()  # how often each case was asked for
 
@@ -61,6 +64,7 @@ class Session:
 
     def close(self) -> None:
         """End every sandbox, and give the caller's process its number of torch threads back."""
+        self._matching.close()
         self.equipment.close()
 
     def begin(self, seed: bytes) -> None:
@@ -89,6 +93,9 @@ class Session:
         lasting = self.equipment.programs.enabled or self.case_judge.budget.expected > 1
         self.equipment.twin = self.thorough and lasting
 
+    def _candidates_sandbox(self) -> Arm:
+        return self.equipment.sandboxes.arms([CANDIDATE])[CANDIDATE]
+
     def environment(self) -> dict[str, Any]:
         """Return where the run takes place, JSON-ready (docs/results.md)."""
         return self.equipment.environment()
@@ -97,29 +104,22 @@ class Session:
         """Return what eager against eager showed of this machine so far, JSON-ready (docs/results.md)."""
         return self.case_judge.noise.to_json()
 
-    def touches(self, task: Task, candidate: Candidate) -> bool:
+    def touches(self, ref: TaskRef, candidate: Candidate) -> bool:
         """Return True if a pass of the candidate matches the task, or if that cannot be told for a mistake in it.
 
         Raises UserError for a broken task.
         """
         try:
-            return any(touched.name for touched in self.matches(task, candidate))
+            return any(match.name for match in self.matches(ref, candidate))
         except ArmFailure:
             return True
 
-    def matches(self, task: Task, candidate: Candidate) -> Iterator[Touched]:
+    def matches(self, ref: TaskRef, candidate: Candidate) -> Iterator[GraphMatch]:
         """Yield each graph of the task with the first pass that matches it, or with the nearest miss.
 
         Raises UserError for a broken task, ArmFailure if a mistake in the candidate leaves that open.
         """
-        passes = candidate.passes_for(task.id)
-        if passes is None:
-            return
-        if passes.mistakes:
-            raise ArmFailure("compile_fail", "load", passes.mistakes)
-        read = self.equipment.readings.passes(candidate, passes)
-        arm = self.equipment.sandboxes.arms([CANDIDATE])[CANDIDATE]
-        yield from matches(task, read, arm, self.equipment.readings.planner(candidate, passes).regions)
+        return self._matching.of(ref, candidate)
 
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
         """Yield a record per subgraph, as soon as it is judged. Raises UserError for a broken task, and if the
@@ -131,6 +131,7 @@ class Session:
         If noise kept a verdict open, or the candidate differs from a reference, programs built anew are measured at
         the end of the task. The record is then yielded once more, and the later one counts.
         """
+        self._matching.close()  # whose process would count as a stray beside the candidate's
         check_graphs(task)
         hashed = task_hash(task)  # for all cases, since it takes milliseconds
         cases = [self._case(task, subgraph, candidate, hashed) for subgraph in smallest_first(task)]

@@ -1,4 +1,4 @@
-"""The survey of a candidate without judging it (``passbench explain``), and the tasks that its passes match.
+"""The survey of a candidate without judging it (``passbench explain``).
 
 Its passes are read in a sandbox, and its kernels are screened and compiled. With a task, the passes are also matched
 as data on the task's subgraphs, which gives their launch plans. No kernel is run unless sanitizers are asked for. If
@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from pytest_passbench.candidate.layout import Candidate, PassDir
 from pytest_passbench.candidate.triton import KernelReference, kernel_text
-from pytest_passbench.core import misses
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Finding, PassReport
 from pytest_passbench.core.rejected import Rejected
@@ -30,16 +29,13 @@ from pytest_passbench.judge.builder.refusals import CompileFailed, located, rest
 from pytest_passbench.judge.builder.sanitized import sanitized
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
-from pytest_passbench.judge.case import smallest
 from pytest_passbench.judge.devices import start_template
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.reading.planning import PlannedAnswer, Planner
 from pytest_passbench.judge.reading.reader import LibrarySource, named
 from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.judge.results import pass_reports
-from pytest_passbench.plans import parse
 from pytest_passbench.protocol import READ, Order
-from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.limits import check_memory
 
 MAX_SANITIZED = 12  # plans of a task whose kernels are run with sanitizers
@@ -246,60 +242,8 @@ class _Noting:
         return self.planner.regions(name, graph)
 
 
-class _Matched(ArmFailure):
-    """The end of building a program once a pass has matched."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__("pass_miss", "build", "not built: it was only matched")
-        self.name = name
-
-
-@dataclass(frozen=True)
-class _Unplanned:
-    """A planner that has no plans: a request for one says which pass has matched."""
-
-    regions: Callable[[str, str], list[list[str]]]
-
-    def answer(self, data: Any, capability: int | None) -> NoReturn:  # noqa: ARG002
-        raise _Matched(parse.request(data).name)
-
-
-@dataclass(frozen=True)
-class Touched:
-    """A graph of a task, with the first pass that matches it, or with what was in the way of the nearest one."""
-
-    graph: str
-    name: str = ""
-    miss: str = ""
-
-
-def matches(
-    task: Task, passes: tuple[dict[str, Any], ...], arm: Arm, regions: Callable[[str, str], list[list[str]]]
-) -> Iterator[Touched]:
-    """Yield each graph of the task with the first pass, as data, that matches it.
-
-    The graphs are matched as they are written, without ``torch.compile``. ``arm`` is a candidate's sandbox, and
-    ``regions`` asks its region passes. Raises UserError for a broken task, ArmFailure if a sandbox gives no answer.
-    """
-    check_graphs(task)
-    for subgraph in smallest(task, lambda subgraph: subgraph.graph):
-        yield _first_match(task, subgraph, passes, arm, _Unplanned(regions))
-
-
-def _first_match(
-    task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], ...], arm: Arm, planner: _Unplanned
-) -> Touched:
-    try:
-        report = _report(task, subgraph, passes, arm, planner)
-    except _Matched as matched:
-        return Touched(subgraph.graph, matched.name)
-    reports = pass_reports(report["passes"])
-    name = next((item.name for item in reports if item.matches), "")
-    return Touched(subgraph.graph, name, "" if name else misses.message(reports).partition("\n")[0].rstrip(";"))
-
-
 def _report(
-    task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], ...], arm: Arm, planner: _Noting | _Unplanned
+    task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], ...], arm: Arm, planner: _Noting
 ) -> dict[str, Any]:
     """Return a template's report on the passes, as data, matched with a subgraph. No kernel is run.
 

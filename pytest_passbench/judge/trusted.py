@@ -30,6 +30,7 @@ from pytest_passbench.reader.importing import load_passes
 from pytest_passbench.reader.local import LocalKernels, as_passes
 from pytest_passbench.rewrite.pipelines import build
 from pytest_passbench.suite.build import build_graph
+from pytest_passbench.suite.find import TaskRef
 
 NOTE = "trusted: nothing is scored"
 
@@ -44,9 +45,9 @@ class TrustedSession:
     def close(self) -> None:
         """Do nothing: no process was started."""
 
-    def touches(self, task: Task, candidate: Candidate) -> bool:
+    def touches(self, ref: TaskRef, candidate: Candidate) -> bool:
         """Return True if the candidate has passes for the task. They are not matched."""
-        return candidate.passes_for(task.id) is not None
+        return candidate.passes_for(ref.id) is not None
 
     def noise(self) -> dict[str, Any]:
         """Return nothing: no time is measured."""

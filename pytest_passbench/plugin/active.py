@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection, Generator, Sequence, Sized
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,30 @@ NOISE = "passbench_noise"
 """The attribute of a report that carries what its process knows of the machine's noise."""
 
 
+class LastSelection:
+    """The last hook that selects tasks. It is registered after those plugins that select in wrappers (``--lf``)."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> Generator[None, None, None]:
+        """Keep this shard's tasks, and if asked to, only those that passes match."""
+        yield
+        if self.state.settings.shard is not None:
+            self._leave_out(collect.not_in_shard(items, *self.state.settings.shard), items)
+        if self.state.settings.only_matching and not config.option.collectonly:
+            before, begin = len(items), time.monotonic()
+            self._leave_out(collect.untouched(items, self.state), items)
+            self.state.left_out, self.state.matching_seconds = before - len(items), time.monotonic() - begin
+
+    def _leave_out(self, away: Sequence[pytest.Item], items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if item not in away]
+        self.state.config.hook.pytest_deselected(items=list(away))
+
+
 class Active:
     """The hooks of one process; its data is in :class:`State`."""
 
@@ -39,6 +64,7 @@ class Active:
     def pytest_sessionstart(self) -> None:
         """Add what failed last to the tasks of the default suite, if pytest is to look for it."""
         state = self.state
+        state.config.pluginmanager.register(LastSelection(state), "passbench-selection")
         if state.plan.worker is None:
             state.commands.stop(state.config.pluginmanager.get_plugin("terminalreporter"))
         if state.settings.suite == "lite" and not state.settings.task_ids and not state.selection.from_paths:
@@ -61,20 +87,6 @@ class Active:
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Return the node of a task file on a path that pytest was given."""
         return collect.task_file(file_path, parent)
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Keep this shard's tasks, after every other selection; if asked to, only those that passes match."""
-        if self.state.settings.shard is not None:
-            self._leave_out(collect.not_in_shard(items, *self.state.settings.shard), items)
-        if self.state.settings.only_matching and not config.option.collectonly:
-            before = len(items)
-            self._leave_out(collect.untouched(items, self.state), items)
-            self.state.left_out = before - len(items)
-
-    def _leave_out(self, away: Sequence[pytest.Item], items: list[pytest.Item]) -> None:
-        items[:] = [item for item in items if item not in away]
-        self.state.config.hook.pytest_deselected(items=list(away))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note the items to be judged, if this process has them."""

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import LINES, line, printable
+from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.core.record import Record, Speed
 from pytest_passbench.plugin import failures
 from pytest_passbench.plugin.live import outcome, status_line
@@ -132,7 +133,17 @@ def not_in_shard(items: Sequence[pytest.Item], index: int, parts: int) -> list[p
 
 def untouched(items: Sequence[pytest.Item], state: State) -> list[pytest.Item]:
     """Return the items of tasks that no pass of their candidate matches. Unreadable tasks are not among them."""
-    return [item for item in items if isinstance(item, TaskItem) and not item.touched(state)]
+    tasks = [item for item in items if isinstance(item, TaskItem)]
+    progress = ProgressLines("passbench") if state.plan.worker is None else None
+    out: list[pytest.Item] = []
+    for number, item in enumerate(tasks, 1):
+        if not item.touched(state):
+            out.append(item)
+        if progress is not None:
+            progress.update(f"{number} of {len(tasks)} tasks looked at, {number - len(out)} matched")
+    if progress is not None:
+        progress.clear()
+    return out
 
 
 class TaskItem(pytest.Item):
@@ -160,7 +171,7 @@ class TaskItem(pytest.Item):
         if isinstance(self.ref, UserError):
             return True
         try:
-            return state.judge.touches(self.ref.load(), self.candidate)
+            return state.judge.touches(self.ref, self.candidate)
         except UserError:
             return True
 

@@ -31,6 +31,8 @@ class State:
     unread: list[str] = field(default_factory=list)
     #: The number of tasks that no pass of a candidate matches, counted for each candidate, and left out for that.
     left_out: int = 0
+    #: The seconds that it took to tell which; 0 if a worker did.
+    matching_seconds: float = 0.0
     progress: RunProgress = field(default_factory=RunProgress)
     report: Report | None = None
     #: The folder that has the results.

@@ -249,8 +249,10 @@ def closing(state: State) -> list[str]:
     if state.unread:
         rows.append(line(f"faulty tasks: {', '.join(state.unread)}. No score has them.", 1000))
     if state.left_out:
+        seconds = f"; told in {state.matching_seconds:.1f} s" if state.matching_seconds else ""
         rows.append(
-            f"left out: {counted(state.left_out, 'task')} that no pass matches. No score has them (only matching)."
+            f"left out: {counted(state.left_out, 'task')} that no pass matches. No score has them (only "
+            f"matching{seconds})."
         )
     if missing:
         names = ", ".join(map(_lacking, missing[:5]))

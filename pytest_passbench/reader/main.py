@@ -79,6 +79,8 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
             order, _none = receive(channel, max_fds=0)
             if order["op"] == "kernels":
                 _tell_kernels(channel, folder)
+            elif order["op"] == "regions" and order["here"]:
+                send(channel, _regions(by_name[order["name"]], order["graph"], folder))
             elif order["op"] == "regions":
                 _serve(channel, {**order, "seeds": [0]}, by_name, folder)
             else:

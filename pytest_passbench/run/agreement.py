@@ -22,6 +22,7 @@ from pytest_passbench.run import judging
 from pytest_passbench.run.consistency import untried
 from pytest_passbench.run.judging import Judge, records
 from pytest_passbench.score.interval import Interval
+from pytest_passbench.suite.find import TaskRef
 from pytest_passbench.timing import student
 
 Pairs = Sequence[tuple[Record, Record]]
@@ -160,7 +161,7 @@ def disagreements(
     tasks: Mapping[str, Task],
     candidate: Candidate,
     sampled: Sequence[Record],
-    absent: Sequence[Task] = (),
+    absent: Sequence[TaskRef] = (),
 ) -> Iterator[str]:
     """Yield a sentence for each of the ``sampled`` records that comes out differently now, and for all together.
 
@@ -169,9 +170,9 @@ def disagreements(
     settings: dict[str, Any] = {name: run.settings[name] for name in same_in("rerun") if name in run.settings}
     pairs: list[tuple[Record, Record]] = []
     with closing(judging.make_judge(Settings(**settings), seeds.draw())) as judge:
-        for task in absent:
-            if judge.touches(task, candidate):
-                yield f"task {task.id}: left out, though a pass matches it"
+        for ref in absent:
+            if judge.touches(ref, candidate):
+                yield f"task {ref.id}: left out, though a pass matches it"
         for record in sampled:
             name, now = f"{record.task}/{record.subgraph}", _judged_anew(judge, record, tasks[record.task], candidate)
             if now is None:

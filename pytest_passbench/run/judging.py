@@ -12,6 +12,7 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.run.ledger import Ledger
+from pytest_passbench.suite.find import TaskRef
 from pytest_passbench.suite.taskfile import task_hash
 
 
@@ -21,8 +22,8 @@ class Judge(Protocol):
     expected: int
     """The subgraphs that this judge will be asked for, as far as its caller knows; 0 if unknown."""
 
-    def touches(self, task: Task, candidate: Candidate) -> bool:
-        """Return True if a pass of the candidate matches a graph of the task."""
+    def touches(self, ref: TaskRef, candidate: Candidate) -> bool:
+        """Return True if a pass of the candidate matches a graph of the task. Raises UserError for a broken task."""
 
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
         """Yield a record per subgraph as soon as it is judged; a later record of the same subgraph replaces it.

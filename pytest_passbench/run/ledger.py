@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.report.report import Report
     from pytest_passbench.run.stored import StoredRun
-import functools
 from dataclasses import replace
 
-from pytest_passbench.core.paths import PACKAGE
+from pytest_passbench.core.harness import harness_hash
 from pytest_passbench.core.record import RAN, ArmResult
 
 PHASE = "disqualified"
@@ -180,7 +179,7 @@ class Ledger:
             "candidates": {candidate.name: candidate.content_hash for candidate in self.candidates},
             "against": self.reference.content_hash if self.reference is not None else "",
             "compared": self._compared(),
-            "harness": of_harness(),
+            "harness": harness_hash(),
         }
 
     def _compared(self) -> str:
@@ -197,7 +196,7 @@ class Ledger:
             records=disqualify(self.records),
             hashes={
                 "tasks": {r.task: r.task_hash for r in self.records if r.task_hash},
-                "harness": of_harness(),
+                "harness": harness_hash(),
                 "editions": sorted({r.edition for r in self.records if r.edition}),
             },
             candidates=[_described(candidate) for candidate in self.candidates],
@@ -319,13 +318,3 @@ def _judged(record: Record, caught: dict[tuple[str, str, str], Record]) -> Recor
     message = f"pass {guilty[0][2]} broke a rule on {where.task}/{where.subgraph}: {where.arm.message}"
     against = replace(record.against, speed=None) if record.against is not None else None
     return replace(record, arm=ArmResult("integrity", PHASE, message, output=record.arm.output), against=against)
-
-
-@functools.cache
-def of_harness() -> str:
-    """Return the SHA-256 (hex) of the names and contents of this package's Python and C++ files."""
-    digest = hashlib.sha256()
-    for path in sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".cpp", ".h")):
-        for part in (path.relative_to(PACKAGE).as_posix().encode(), path.read_bytes()):
-            digest.update(len(part).to_bytes(8, "little") + part)
-    return digest.hexdigest()

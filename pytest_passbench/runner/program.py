@@ -40,7 +40,7 @@ def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> Built
     return build_baseline("eager" if order.arm == "eager" else f"{order.arm}-baseline", module, sample)
 
 
-def _as_data(report: PassReport) -> dict[str, Any]:
+def report_data(report: PassReport) -> dict[str, Any]:
     """Return a report as data, but for what the judge knows by itself."""
     return {name: value for name, value in asdict(report).items() if name not in ("untuned", "plan")}
 
@@ -48,7 +48,7 @@ def _as_data(report: PassReport) -> dict[str, Any]:
 def facts(built: BuiltGraph) -> dict[str, Any]:
     """Return the report of the passes, for the record, as JSON-ready data."""
     return {
-        "passes": [_as_data(report) for report in built.reports],
+        "passes": [report_data(report) for report in built.reports],
         "operators": list(built.operators),
         "rewritten": built.rewritten,
         "working": sorted(built.working),

@@ -150,7 +150,7 @@ def _build(channel: socket.socket, message: dict[str, Any], pages_fd: int) -> Re
 def _ready(order: Order, pages: MappedPages, channel: socket.socket) -> Ready:
     kernels = AskedKernels(channel, order.device)
     if is_cuda(order.device):
-        _open_device(order.device)
+        open_device(order.device)
     try:
         with torch.no_grad():
             built = prepare(order, pages.sample(order.device), kernels)
@@ -181,7 +181,7 @@ def _native(built: BuiltGraph, kernels: AskedKernels, pages: MappedPages) -> Nat
     return None
 
 
-def _open_device(device: str) -> None:
+def open_device(device: str) -> None:
     """Make ``device`` the current one. Raises Failure if CUDA does not work in this process."""
     try:
         torch.cuda.set_device(gpu_index(device))

@@ -158,7 +158,7 @@ def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> N
 
 
 def _become(message: dict[str, Any], fds: list[int]) -> None:
-    """Run a template or a reader, and end the process. In any case the judge sees the socket close."""
+    """Run the process that is ordered, and end it. In any case the judge sees the socket close."""
     try:
         if message["op"] == "reader":
             from pytest_passbench.reader.main import main as reader_main
@@ -168,6 +168,10 @@ def _become(message: dict[str, Any], fds: list[int]) -> None:
             from pytest_passbench.runner.cuda.keeper import main as keeper_main
 
             keeper_main(message, fds)
+        elif message["op"] == "matcher":
+            from pytest_passbench.runner.matching import main as matching_main
+
+            matching_main(message, fds)
         else:
             from pytest_passbench.runner.template import main as template_main
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from pytest_passbench.core.paths import INSTALLED, PACKAGE
 from pytest_passbench.core.settings import SUITES
 from pytest_passbench.core.task import Task, TaskHeader
 from pytest_passbench.suite import published, taskfile
-from pytest_passbench.suite.limits import MAX_FOLDER_DEPTH, MAX_FOLDERS
+from pytest_passbench.suite.limits import MAX_FILE_BYTES, MAX_FOLDER_DEPTH, MAX_FOLDERS
 
 EDITION_FILE = "EDITION"
 MAX_EDITION_CHARACTERS = 40
@@ -59,6 +60,12 @@ class TaskRef:
         """Return the task. Raises UserError with file and line if it cannot be read."""
         task = read(self.path, self.kind)
         return replace(task, header=replace(task.header, id=self.header.id))
+
+    def content_hash(self) -> str:
+        """Return the SHA-256 (hexadecimal) of the file; of a published folder that of the task. Raises UserError."""
+        if self.kind != "task":
+            return taskfile.task_hash(self.load())
+        return hashlib.sha256(read_text(self.path, MAX_FILE_BYTES).encode()).hexdigest()
 
 
 def read(path: Path, kind: Kind) -> Task:

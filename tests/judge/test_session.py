@@ -12,7 +12,7 @@ from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.session import Session
 from pytest_passbench.judge.trial import Trial
-from pytest_passbench.suite.taskfile import read_task
+from pytest_passbench.suite import find
 from pytest_passbench.timing.looks import FIRST_LOOK, MIN_DELTA
 from shared.workspace import AS_EAGER
 
@@ -103,9 +103,9 @@ def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, m
 
 def test_the_candidate_is_timed_against_eager_whichever_sandbox_started_first(twin):
     """Arms are told apart by name: eager's sandbox may begin last, since it ended or was not needed before."""
-    candidate, task = Candidate.open(twin.folder / "cand"), read_task(next(twin.tasks.iterdir()))
+    candidate, ref = Candidate.open(twin.folder / "cand"), find.single(next(twin.tasks.iterdir()))
     with Session(Settings(pipeline="direct", audit="off", policy="open"), b"a secret of the tests") as session:
-        assert session.touches(task, candidate)
-        for record in session.judge(task, candidate):
+        assert session.touches(ref, candidate)
+        for record in session.judge(ref.load(), candidate):
             assert (record.correct, record.baselines) == (True, {})
             assert record.arm.speed is not None

@@ -353,6 +353,24 @@ def test_only_tasks_that_a_pass_matches_are_judged_if_asked_for(bench, workers):
     result.stdout.fnmatch_lines(["passes * 100.0 *"])
 
 
+def test_only_what_is_selected_is_matched(bench):
+    bench.conftest("""
+        def touches(self, ref, candidate):
+            with open("matched", "a") as file:
+                print(ref.id, file=file)
+            return True
+
+        Judge.touches = touches
+    """)
+    bench.task("good")
+    bench.task("bad", {"status": "crash"})
+    bench.run("--candidate=passes").assert_outcomes(passed=1, failed=1)
+    bench.run("--candidate=passes", "--passbench-only-matching", "--lf").assert_outcomes(failed=1)
+    assert (bench.path / "matched").read_text().split() == ["bad"]
+    bench.run("--candidate=passes", "--passbench-only-matching", "-k", "good").assert_outcomes(passed=1, deselected=1)
+    assert (bench.path / "matched").read_text().split() == ["bad", "good"]
+
+
 def test_a_misspelt_option_is_named_with_the_nearest(bench):
     result = bench.run("--candidate=passes", "--passbench-pipline=direct")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -38,8 +38,8 @@ class Judge:
     def noise(self):
         return {}
 
-    def touches(self, task, candidate):
-        return all(subgraph.meta.get("status") != "pass_miss" for subgraph in task.subgraphs)
+    def touches(self, ref, candidate):
+        return all(subgraph.meta.get("status") != "pass_miss" for subgraph in ref.load().subgraphs)
 
     def judge(self, task, candidate):
         for subgraph in task.subgraphs:

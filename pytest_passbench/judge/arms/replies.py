@@ -75,6 +75,8 @@ _READY = Fields(
 )
 _FAILED = Fields({"phase": _NAME, "message": _LONG})
 
+_REGIONS_OF = Fields({"name": _NAME, "graph": Text(MAX_GRAPH_CHARACTERS)})
+
 #: A program is built, or could not be.
 BUILT = Kinds(
     "status",
@@ -86,7 +88,19 @@ BUILT = Kinds(
         # A launch plan that the template needs before it goes on. The capability is its CUDA device's (90 for 9.0).
         "wanted": Fields({"request": Anything()}, optional={"capability": Whole(10, 1000)}),
         # The regions of a graph that a pass supports, which it needs too.
-        "regions": Fields({"name": _NAME, "graph": Text(MAX_GRAPH_CHARACTERS)}),
+        "regions": _REGIONS_OF,
+    },
+)
+
+#: The first pass that matches a graph, the reports of passes that all miss it, or why neither can be told.
+MATCHED = Kinds(
+    "status",
+    {
+        "matched": Fields({"name": _NAME}),
+        "missed": Fields({"passes": Items(_PASS, most=1 << 12)}),
+        "compile_fail": _FAILED,
+        "runtime_fail": _FAILED,
+        "regions": _REGIONS_OF,
     },
 )
 

@@ -1,4 +1,4 @@
-"""A store of compiled kernels by content, on disk from run to run."""
+"""A store by content, on disk from run to run: of compiled kernels, and of what passes match."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def cache_folder() -> Path | None:
-    """Return this user's folder for compiled kernels; None if there is no writable home directory."""
+    """Return this user's folder for the store; None if there is no writable home directory."""
     folder = user_cache("built")
     if folder is None:
         return None

@@ -192,8 +192,10 @@ class Planner:
                 self._answers[key] = self._answer(request, capability)
         return self._answers[key]
 
-    def regions(self, name: str, graph: str) -> list[list[str]]:
+    def regions(self, name: str, graph: str, here: bool = False) -> list[list[str]]:
         """Return the regions of a template's graph that a pass supports. Raises ArmFailure if it fails.
+
+        ``here`` as in :meth:`Reader.regions`: the planner must not be asked for plans after that.
 
         The failure is a violation if they are no regions of the graph: only a process that was tampered with says so.
         """
@@ -206,7 +208,7 @@ class Planner:
             except Rejected as error:
                 raise ArmFailure("integrity", "plan", f"a graph that is none: {error}") from error
             with self._asking(question):
-                regions = self.reader.regions(name, graph)
+                regions = self.reader.regions(name, graph, here)
             try:
                 check_regions(calls, regions)
             except Rejected as rejected:

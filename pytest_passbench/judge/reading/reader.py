@@ -108,9 +108,12 @@ class Reader:
         libraries = [LibrarySource(source, tuple(flags), *rest) for source, flags, *rest in answer["libraries"]]
         return KernelSources(libraries, answer["triton"])
 
-    def regions(self, name: str, graph: str) -> list[list[str]]:
-        """Return the regions of a graph that a pass supports, as it says. Raises ArmFailure if it fails."""
-        self._send({"op": "regions", "name": name, "graph": graph}, "plan")
+    def regions(self, name: str, graph: str, here: bool) -> list[list[str]]:
+        """Return the regions of a graph that a pass supports, as it says. Raises ArmFailure if it fails.
+
+        The pass is asked in the process itself if ``here``, else in a fork, where it finds nothing of earlier calls.
+        """
+        self._send({"op": "regions", "name": name, "graph": graph, "here": here}, "plan")
         ((kind, content),) = self._hear(replies.REGIONS, "plan").items()
         if kind != "regions":
             raise self._failed(name, kind, content)

@@ -1,0 +1,269 @@
+"""The graphs of tasks that a candidate's passes match, without ``torch.compile``. No kernel is compiled or run.
+
+One process in a sandbox matches all graphs, with inputs of zeros. The results are kept on disk by the contents of the
+task and the candidate, and by the versions of this package and of torch. If this were merged with the survey, which
+has a process with plans for each subgraph, a look at a suite would take minutes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import astuple, dataclass, field
+from functools import partial
+from importlib import metadata
+from typing import Any
+
+from pytest_passbench.candidate.layout import Candidate, PassDir
+from pytest_passbench.core import misses
+from pytest_passbench.core.harness import harness_hash
+from pytest_passbench.core.settings import Policy
+from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.judge.arms import replies
+from pytest_passbench.judge.arms.arm import Arm
+from pytest_passbench.judge.arms.failures import ArmFailure, ending
+from pytest_passbench.judge.arms.wire import hear
+from pytest_passbench.judge.builder.store import KernelStore, cache_folder
+from pytest_passbench.judge.case import smallest
+from pytest_passbench.judge.reading.readings import Readings
+from pytest_passbench.judge.results import pass_reports
+from pytest_passbench.protocol import ProtocolError, send
+from pytest_passbench.suite.build import check_graphs
+from pytest_passbench.suite.find import TaskRef
+from pytest_passbench.suite.limits import check_memory
+
+PROCESSES = 2
+MAX_REGION_REQUESTS = 256  # by one graph
+
+
+@dataclass(frozen=True)
+class GraphMatch:
+    """A graph of a task, which ``subgraphs`` of its subgraphs have, with the first pass that matches it.
+
+    If none does, ``name`` is empty, and ``miss`` says what was in the way of the nearest one.
+    """
+
+    graph: str
+    subgraphs: int
+    name: str = ""
+    miss: str = ""
+
+
+@dataclass
+class TaskMatches:
+    """The matches of a task's first graphs, of ``graphs`` in all."""
+
+    graphs: int
+    matches: list[GraphMatch] = field(default_factory=list)
+
+    @property
+    def whole(self) -> bool:
+        """True if it has all graphs."""
+        return len(self.matches) == self.graphs
+
+
+class Matcher:
+    """A process in a candidate's sandbox that matches passes, as data. ``regions`` asks a region pass."""
+
+    def __init__(
+        self, arm: Arm, passes: tuple[dict[str, Any], ...], regions: Callable[[str, str], list[list[str]]]
+    ) -> None:
+        """Have the process forked. Raises ArmFailure."""
+        #: True if it works on a graph whose answer was not awaited, and if it is of no further use.
+        self.busy = self.lost = False
+        self._arm, self._regions = arm, regions
+        order = {"op": "matcher", "passes": list(passes), "device": arm.settings.device}
+        self._channel, self._log, _number = arm.fork(order)
+
+    def begin(self, task: Task, subgraph: Subgraph) -> None:
+        """Have a graph matched. Raises UserError for a subgraph that is too large, ArmFailure as :meth:`end` does."""
+        check_memory(subgraph, task.path)
+        inputs = [(spec.shape, spec.dtype) for spec in subgraph.inputs]
+        order = {"source": task.graphs[subgraph.graph], "origin": str(task.path), "inputs": inputs}
+        with self._talking():
+            send(self._channel, order)
+        self.busy = True
+
+    def end(self) -> tuple[str, str]:
+        """Return the name of the first pass that matches the graph, and, if none does, what was in the way.
+
+        Raises ArmFailure if a pass is at fault, or if the process gives no answer and so is lost.
+        """
+        self.busy = False
+        with self._talking():
+            answer, failure = self._answer()
+        if answer["status"] == "matched":
+            return str(answer["name"]), ""
+        if answer["status"] != "missed":
+            raise failure or ArmFailure(answer["status"], answer["phase"], answer["message"])
+        reports = pass_reports(answer["passes"])
+        name = next((item.name for item in reports if item.matches), "")
+        return name, "" if name else misses.message(reports).partition("\n")[0].rstrip(";")
+
+    @contextlib.contextmanager
+    def _talking(self) -> Iterator[None]:
+        """Turn errors of the channel within this context into ArmFailure. After any error the process is lost."""
+        self._channel.settimeout(self._arm.patience("match"))
+        self.lost = True
+        try:
+            yield
+        except TimeoutError as error:
+            raise self._arm.late("match") from error
+        except ProtocolError as error:
+            message = ending(self._arm.reap(), "the process that matches the candidate's passes")
+            raise ArmFailure("crash", "match", message) from self._arm.loss or error
+        self.lost = False
+
+    def _answer(self) -> tuple[dict[str, Any], ArmFailure | None]:
+        """Return the answer on a graph, with the failure of a region pass that raises."""
+        failure = None
+        for _ in range(MAX_REGION_REQUESTS):
+            answer: dict[str, Any] = hear(self._channel, replies.MATCHED, "match")
+            if answer["status"] != "regions":
+                return answer, failure
+            regions = None
+            try:
+                regions = self._regions(answer["name"], answer["graph"])
+            except ArmFailure as error:
+                if error.status != "runtime_fail":  # the reader is gone
+                    raise
+                failure = error
+            send(self._channel, {"regions": regions})
+        raise ArmFailure("integrity", "match", "asks for regions without end")
+
+    def close(self) -> None:
+        """End the process."""
+        self._channel.close()
+        self._log.close()
+        self._arm.end_children()
+
+
+class CandidateMatches:
+    """The matches of one pass directory of a candidate, by the task's content, as they are kept on disk."""
+
+    def __init__(self, store: KernelStore, key: str) -> None:
+        """Read what the store has under ``key``. A text of another form counts as none."""
+        self._store, self._key, self._changed = store, key, False
+        self._tasks = dict[str, TaskMatches]()
+        try:
+            stored = json.loads(store.get(key) or b"{}")
+            for digest, (graphs, matches) in stored.items():
+                self._tasks[digest] = TaskMatches(int(graphs), [GraphMatch(*item) for item in matches])
+        except (ValueError, TypeError):
+            self._tasks.clear()
+
+    def of(self, digest: str) -> TaskMatches | None:
+        """Return the matches of the task with this content hash; None if it was not looked at."""
+        return self._tasks.get(digest)
+
+    def begin(self, digest: str, graphs: int) -> TaskMatches:
+        """Return a new entry for a task with so many graphs."""
+        return self._tasks.setdefault(digest, TaskMatches(graphs))
+
+    def add(self, entry: TaskMatches, match: GraphMatch) -> None:
+        """Add the match of the task's next graph."""
+        entry.matches.append(match)
+        self._changed = True
+
+    def save(self) -> None:
+        """Write to the store if anything was added."""
+        if self._changed:
+            stored = {key: (entry.graphs, list(map(astuple, entry.matches))) for key, entry in self._tasks.items()}
+            self._store.put(self._key, json.dumps(stored).encode())
+            self._changed = False
+
+
+class Matching:
+    """The matches of candidates with tasks, those of one pass directory at a time.
+
+    ``arm`` returns the candidate's sandbox. It is called only for a graph without a stored result.
+    """
+
+    def __init__(self, policy: Policy, device: str, readings: Readings, arm: Callable[[], Arm]) -> None:
+        self._identity, self._readings, self._arm = (policy, device), readings, arm
+        self._store = KernelStore(cache_folder())
+        self._current: tuple[str, CandidateMatches] | None = None
+        self._matchers: list[Matcher] = []
+
+    def of(self, ref: TaskRef, candidate: Candidate) -> Iterator[GraphMatch]:
+        """Yield each graph of the task, the smallest first, with the first pass that matches it.
+
+        Raises UserError for a broken task, ArmFailure if a mistake in the candidate leaves that open.
+        """
+        passes = candidate.passes_for(ref.id)
+        if passes is None:
+            return
+        if passes.mistakes:
+            raise ArmFailure("compile_fail", "load", passes.mistakes)
+        stored, digest = self._of_passes(candidate, passes), ref.content_hash()
+        entry = stored.of(digest)
+        if entry is not None:
+            yield from list(entry.matches)
+            if entry.whole:
+                return
+        task = ref.load()
+        subgraphs = smallest(task, lambda subgraph: subgraph.graph)
+        counts = Counter(subgraph.graph for subgraph in task.subgraphs)
+        entry = stored.begin(digest, len(subgraphs))
+        unknown = subgraphs[len(entry.matches) :]
+        with contextlib.closing(self._matched(task, unknown, candidate, passes)) as answers:
+            for subgraph, (name, miss) in zip(unknown, answers, strict=True):
+                match = GraphMatch(subgraph.graph, counts[subgraph.graph], name, miss)
+                stored.add(entry, match)
+                yield match
+
+    def _matched(
+        self, task: Task, subgraphs: Sequence[Subgraph], candidate: Candidate, passes: PassDir
+    ) -> Generator[tuple[str, str], None, None]:
+        """Yield what :meth:`Matcher.end` returns for each subgraph. Processes work while one's answer is awaited."""
+        begun = 0
+        try:
+            self._start(candidate, passes)
+            for number in range(len(subgraphs)):
+                while begun < min(number + PROCESSES, len(subgraphs)):
+                    self._matchers[begun % PROCESSES].begin(task, subgraphs[begun])
+                    begun += 1
+                yield self._matchers[number % PROCESSES].end()
+        except ArmFailure:
+            check_graphs(task)
+            raise
+        finally:
+            for each in [each for each in self._matchers if each.busy]:
+                with contextlib.suppress(ArmFailure):
+                    each.end()  # an answer that nobody waits for
+            if any(each.lost for each in self._matchers):
+                self._end()
+
+    def _start(self, candidate: Candidate, passes: PassDir) -> None:
+        """Start the processes unless they run. Raises ArmFailure."""
+        if self._matchers:
+            return
+        arm = self._arm()  # it starts while the passes are read
+        read = self._readings.passes(candidate, passes)
+        regions = partial(self._readings.planner(candidate, passes).regions, here=True)
+        for _ in range(PROCESSES):
+            self._matchers.append(Matcher(arm, read, regions))
+
+    def _of_passes(self, candidate: Candidate, passes: PassDir) -> CandidateMatches:
+        code = harness_hash(), metadata.version("torch")
+        parts = (candidate.content_hash, candidate.folder(passes), *self._identity, *code)
+        key = "matches-" + hashlib.sha256(repr(parts).encode()).hexdigest()
+        if self._current is None or self._current[0] != key:
+            self.close()
+            self._current = key, CandidateMatches(self._store, key)
+        return self._current[1]
+
+    def close(self) -> None:
+        """Write the new results, and end the processes."""
+        self._end()
+        if self._current is not None:
+            self._current[1].save()
+
+    def _end(self) -> None:
+        if self._matchers:
+            self._readings.forget()  # a pass that was asked there may have left something behind
+        while self._matchers:
+            self._matchers.pop().close()

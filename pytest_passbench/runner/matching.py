@@ -1,0 +1,92 @@
+"""A process that matches a candidate's passes, as data, with one graph after another. It asks for no kernel."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NoReturn
+
+import torch
+
+from pytest_passbench.core.device import is_cuda
+from pytest_passbench.core.errors import explain
+from pytest_passbench.plans.launch import Request
+from pytest_passbench.protocol import ProtocolError, receive, send
+from pytest_passbench.rewrite.apply import apply_passes
+from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.passes import AnyPass, passes_of
+from pytest_passbench.runner.program import report_data
+from pytest_passbench.runner.template import enclose, open_device
+from pytest_passbench.suite.build import build_graph
+
+
+class _Matched(Exception):
+    """The end of a search: the pass ``name`` matches."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+@dataclass
+class _GraphMatcher:
+    """Passes to be matched on ``device``. ``data`` are the passes as the judge sends them."""
+
+    channel: socket.socket
+    data: list[dict[str, Any]]
+    device: str
+
+    @cached_property
+    def passes(self) -> list[AnyPass]:
+        """The passes. Raises PassError for one at fault."""
+        return [each for item in self.data for each in passes_of(item)]
+
+    def kernel(self, request: Request) -> NoReturn:
+        """Raise _Matched: a kernel is asked for once a pass has matched."""
+        raise _Matched(request.name)
+
+    def regions(self, name: str, graph: str) -> list[list[str]]:
+        """Return the regions of a graph that a pass supports.
+
+        Raises PassError if the pass fails, ProtocolError if the judge hangs up.
+        """
+        send(self.channel, {"status": "regions", "name": name, "graph": graph})
+        regions: list[list[str]] | None = receive(self.channel)[0]["regions"]
+        if regions is None:
+            raise PassError(name, "it cannot tell its regions")
+        return regions
+
+    def answer(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Return the first pass that matches the ordered graph, the reports of all if none does, or a failure."""
+        try:
+            with torch.no_grad():
+                module = build_graph(order["source"], order["origin"], device=self.device)
+                inputs = [
+                    torch.zeros(shape, dtype=getattr(torch, dtype), device=self.device)
+                    for shape, dtype in order["inputs"]
+                ]
+                rewritten = apply_passes(module, self.passes, inputs, self)
+        except _Matched as matched:
+            return {"status": "matched", "name": matched.name}
+        except ProtocolError:
+            raise
+        except PassError as error:
+            return {"status": "compile_fail", "phase": "load", "message": str(error)}
+        except Exception as error:
+            return {"status": "runtime_fail", "phase": "match", "message": explain(error, lambda _file: False)}
+        return {"status": "missed", "passes": [report_data(report) for report in rewritten.reports]}
+
+
+def main(message: dict[str, Any], fds: list[int]) -> None:
+    """Answer one order after another until the judge hangs up."""
+    channel = socket.socket(fileno=fds[0])
+    enclose(fds[1], message["limits"])
+    if is_cuda(message["device"]):
+        open_device(message["device"])
+    matcher = _GraphMatcher(channel, message["passes"], message["device"])
+    try:
+        while True:
+            send(channel, matcher.answer(receive(channel)[0]))
+    except ProtocolError:
+        return
