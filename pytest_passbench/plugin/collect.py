@@ -134,6 +134,7 @@ def not_in_shard(items: Sequence[pytest.Item], index: int, parts: int) -> list[p
 def untouched(items: Sequence[pytest.Item], state: State) -> list[pytest.Item]:
     """Return the items of tasks that no pass of their candidate matches. Unreadable tasks are not among them."""
     tasks = [item for item in items if isinstance(item, TaskItem)]
+    tasks.sort(key=lambda item: item.candidate.name)  # since the passes of one candidate at a time are loaded
     progress = ProgressLines("passbench") if state.plan.worker is None else None
     out: list[pytest.Item] = []
     for number, item in enumerate(tasks, 1):
