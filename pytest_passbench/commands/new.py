@@ -1,4 +1,4 @@
-"""``passbench new``: a first pass for a task, correct and fused, to begin from."""
+"""``passbench new``: a first pass for a task, fused, to begin from."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pytest_passbench.first_pass.choose import RequestedRun
 
 HELP = """Write a pass for a task: a pattern that matches the task's graphs, or the largest run of their operators
-that the generator has kernels for, and these kernels in C++ or Triton. They are fused and correct, and there to be
-read and changed. The pass is added to those that the folder lists already."""
+that the generator has kernels for, and these kernels in C++ or Triton. They are fused, round as eager does, and
+are there to be read and changed. The pass is added to those that the folder lists already."""
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -66,9 +66,9 @@ def allowed_loss(text: str) -> tuple[float, bool]:
 
 
 def seed(text: str) -> str:
-    """Return text that is not empty."""
-    if not text:
-        raise _wrong("the seed is empty")
+    """Return a text of 1 to 64 hexadecimal digits."""
+    if re.fullmatch("[0-9a-fA-F]{1,64}", text) is None:
+        raise _wrong(f"{abbreviated(text)} is not a seed: 1 to 64 hexadecimal digits, as a run prints it")
     return text
 
 

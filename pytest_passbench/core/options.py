@@ -102,7 +102,7 @@ OPTIONS = (
     Option("fail-under", gates, "exit with 1 if AS, correct, gmean or fast1 is lower: AS=0.9,correct=0.8; "
            "may be repeated", "GATES", many=True),
     Option("shard", shard, "judge only the i-th of N parts of the tasks", "i/N"),
-    Option("seed", seed, "the run's secret seed, to repeat a run (default: drawn)", "HEX"),
+    Option("seed", seed, "the run's secret seed, to draw the same inputs again (default: drawn)", "HEX"),
     Option("resume", str, "go on with a run that was interrupted: its folder (default: the latest)", "RUN",
            alone=LATEST),
 )  # fmt: skip

@@ -181,7 +181,10 @@ def complaints(probe: Probe) -> list[str]:
     try:
         return [f"{rule.__name__}: {text}" for rule in (WHOLE if batched else WHOLE + PARTS) for text in rule(probe)]
     except Exception as error:  # eager's own failure is the finding
-        return [f"runs: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"]
+        text = str(error).partition("\n")[0]
+        if "can't allocate memory" in text:
+            return ["runs: a value takes more memory than the machine has (choose smaller shapes)"]
+        return [f"runs: {type(error).__name__}: {text}"]
 
 
 def is_exempt(node: fx.Node) -> bool:

@@ -69,6 +69,7 @@ def _is_standalone(namespace: argparse.Namespace) -> bool:
 
 def _read(folder: Path, directory: Path) -> tuple[str, ...]:
     """Return the arguments of the run in a folder, which was begun in ``directory``."""
+    journal.check_open(folder)
     path, remedy = folder / journal.COMMAND, "give the run's whole command with --passbench-resume"
     try:
         command = CommandLine.from_data(parse(read_text(path, MAX_BYTES), path))

@@ -53,6 +53,11 @@ def check_names(args: Sequence[str]) -> None:
         if name.startswith("--passbench-") and name not in options:
             from pytest_passbench.suite.find import did_you_mean
 
+            setting = name.removeprefix("--").replace("-", "_")
+            if any(option.ini_only and option.dest == setting for option in OPTIONS):
+                remedy = f"write it there, or -o {setting}=VALUE"
+                raise pytest.UsageError(f"{name}: is a setting of the ini file, not an option ({remedy})")
+
             remedy = f"{did_you_mean(name, options)}'pytest --help' shows them all"
             raise pytest.UsageError(f"{line(name)}: there is no such option ({remedy})")
 

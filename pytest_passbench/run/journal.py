@@ -87,15 +87,22 @@ class Journaled:
     cut: int = 0
 
 
+def _journals(folder: Path) -> list[Path]:
+    """Return the journals in a run's folder. Raises UserError if there are none."""
+    paths = sorted(folder.glob(PATTERN))
+    if not paths:
+        what = "has no journal, as a run has that was interrupted and did not go on yet"
+        raise UserError(what, where=folder, remedy="name the folder of such a run")
+    return paths
+
+
 def read(folder: Path) -> Journaled:
     """Return what the journals in a run's folder hold, in the order in which it was written.
 
     The journal of a worker that was lost before it wrote a whole line says nothing. Raises UserError if there is no
     journal, or none of this version.
     """
-    paths = sorted(folder.glob(PATTERN))
-    if not paths:
-        raise UserError("has no journal", where=folder, remedy="name the folder of a run that was interrupted")
+    paths = _journals(folder)
     journaled: Journaled | None = None
     lines = {path: _lines(path) for path in paths}
     begun = [path for path in paths if lines[path][0]]
@@ -199,6 +206,14 @@ def has_ended(folder: Path) -> bool:
         return False
 
 
+def check_open(folder: Path) -> None:
+    """Raise UserError if a folder has no journal, or a run that ended well."""
+    _journals(folder)
+    if has_ended(folder):
+        raise UserError("has come to its end: nothing of it is left to be judged", where=folder,
+                        remedy="see its results.json, or run without --passbench-resume")  # fmt: skip
+
+
 def is_whole(run: Run) -> bool:
     """Return True if a run came to its end with a record of every subgraph, each of them judged."""
     counts = Counter((record.candidate, record.task) for record in run.records)
@@ -229,10 +244,8 @@ def read_interrupted(folder: Path) -> Earlier:
 
     Raises UserError if the folder has no journal that can be read, or the results of a run that ended well.
     """
+    check_open(folder)
     journaled = read(folder)
-    if has_ended(folder):
-        raise UserError("has come to its end: nothing of it is left to be judged", where=folder,
-                        remedy="see its results.json, or run without --passbench-resume")  # fmt: skip
     records = {key_of(record): record for record in journaled.records if record.judged}
     return Earlier(folder, journaled.header, records, journaled.cut)
 

@@ -5,9 +5,9 @@ It is shared by the pytest plugin and :func:`pytest_passbench.evaluate`; imports
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
+from argparse import ArgumentTypeError
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_passbench.core import checks
 from pytest_passbench.core import seed as seeds
 from pytest_passbench.core.device import gpu_index, is_cuda
 from pytest_passbench.core.errors import UserError
@@ -37,17 +38,16 @@ PHASE = "disqualified"
 
 
 def run_seed(text: str | None) -> bytes:
-    """Return the 32 bytes that every secret of the run is derived from: drawn, or made from what the user gave.
+    """Return the 32 bytes that every secret of the run is derived from: drawn, or the user's hexadecimal number.
 
-    64 hexadecimal digits, as a run reveals them, stand for themselves. Of any other text the SHA-256 is taken.
+    Raises UserError for a text that is no such number.
     """
     if text is None:
         return seeds.draw()
     try:
-        seed = bytes.fromhex(text)
-    except ValueError:
-        seed = b""
-    return seed if len(seed) == seeds.SEED_BYTES else hashlib.sha256(text.encode()).digest()
+        return int(checks.seed(text), 16).to_bytes(seeds.SEED_BYTES)
+    except ArgumentTypeError as error:
+        raise UserError(str(error)) from None
 
 
 def open_candidates(paths: Iterable[Path]) -> list[Candidate]:

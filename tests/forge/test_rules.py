@@ -254,6 +254,11 @@ def test_the_order_of_operands_matters_to_operators_that_are_not_commutative(tmp
                      "two: duplicate: but for shapes and dtypes the graph of task three"}  # fmt: skip
 
 
+def test_a_value_larger_than_the_memory_is_a_complaint_in_plain_words() -> None:
+    huge = task("expand mul", "tmp_0 = in_0.sum().expand(2000000000000) * 2.0", "return (tmp_0.sum(),)", inputs=(X,))
+    assert said(huge) == ["runs: a value takes more memory than the machine has (choose smaller shapes)"]
+
+
 def test_check_prints_complaints_and_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from pytest_passbench.commands.main import main
 

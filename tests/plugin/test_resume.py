@@ -324,6 +324,19 @@ def test_a_journal_beside_whole_results_is_not_taken_up(bench):
     result.stderr.fnmatch_lines(["*reports: has no run that was interrupted*"])
 
 
+def test_the_folder_of_a_run_that_went_on_says_that_nothing_is_left(bench):
+    bench.conftest(ONCE.replace("{end}", KILL))
+    bench.run_apart("--candidate=passes")
+    (folder,) = bench.path.glob("reports/*")
+    command = [sys.executable, "-m", "pytest", f"--passbench-resume=reports/{folder.name}"]
+    first, second = (
+        subprocess.run(command, cwd=bench.path, capture_output=True, text=True, timeout=60, check=False) for _ in "12"
+    )
+    assert "4/4 correct" in first.stdout
+    assert second.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "has no journal, as a run has that was interrupted and did not go on yet" in second.stderr
+
+
 def test_gates_and_budget_may_be_others_when_a_run_goes_on(bench):
     bench.conftest(ONCE.replace("{end}", KILL))
     bench.run_apart("--candidate=passes")

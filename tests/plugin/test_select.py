@@ -377,6 +377,20 @@ def test_a_misspelt_option_is_named_with_the_nearest(bench):
     result.stderr.fnmatch_lines(["*-pipline: there is no such option (did you mean --passbench-pipeline? *"])
 
 
+def test_a_setting_of_the_ini_file_that_is_given_as_an_option_is_told_apart(bench):
+    result = bench.run("--candidate=passes", "--passbench-timeout=10")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    told = "*--passbench-timeout: is a setting of the ini file, not an option (write it there, or -o *_timeout=VALUE)"
+    result.stderr.fnmatch_lines([told])
+
+
+@pytest.mark.parametrize("seed", ["zz", "", "0x1", "f" * 65])
+def test_a_seed_is_a_hexadecimal_number(bench, seed):
+    result = bench.run("--candidate=passes", f"--passbench-seed={seed}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--passbench-seed: '*' is not a seed: 1 to 64 hexadecimal digits*"])
+
+
 def test_a_value_of_dash_o_is_not_said_to_be_of_a_file(bench):
     result = bench.run("--candidate=passes", "-o", "passbench_timeout=x")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -89,7 +89,7 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(tmp_path):
         folder.mkdir()
         faulted_runs.prepare(folder)
     found = []
-    seed = "--passbench-seed=tests"
+    seed = "--passbench-seed=7e575"
     (outcome,) = faulted_runs.strike(["judge"], folders[0], "--busy", seed)
     assert 0 < outcome.kept < faulted_runs.TASKS
     assert outcome.kept >= outcome.before

@@ -61,7 +61,7 @@ def test_two_workers_find_what_a_serial_run_finds(bench, wrapper):
     command = given(bench, wrapper, a=HONEST, b=WRONG, c=EXITS, d=HONEST)
     seen = []
     for number, more in (("1", []), ("2", ["-n2"])):
-        line = [*command, "--passbench-budget=4", "--passbench-seed=tests", *more]
+        line = [*command, "--passbench-budget=4", "--passbench-seed=7e575", *more]
         line += [f"--passbench-report-dir=reports-{number}"]
         ran = subprocess.run(line, cwd=bench.folder, capture_output=True, text=True)
         assert ran.returncode == pytest.ExitCode.TESTS_FAILED, ran.stdout + ran.stderr

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_passbench.commands.main import main
 from pytest_passbench.judge.arms import sandbox
-from shared.workspace import GELU_ADD_KERNEL, make_cpp_pass
+from shared.workspace import GELU_ADD_KERNEL, make_cpp_pass, make_wrapper
 
 pytestmark = [
     pytest.mark.slow,
@@ -39,6 +39,20 @@ def test_a_mistake_is_named_with_its_line(bench, capsys, kernel, report):
     code, output = explain(bench, capsys, kernel)
     assert code == 1
     assert report in output
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_write_of_some_lanes_past_the_end_is_seen(bench, capsys, dtype):
+    bench.task(dtypes=(dtype,), shapes=((3, 5), (3, 5)))
+    types = "pb::dtype t, pb::in x, pb::in y, pb::out out, int64_t n"
+    body = "pb::map<T>(n + 1, out, [](pb::vec a, pb::vec b) { return pb::gelu(a) + b; }, (const T*)x, (const T*)y);"
+    dispatched = f"pb::dispatch(t, [&](auto zero) {{ using T = decltype(zero); {body} }});"
+    kernel = f"extern \"C\" void f({types}) {{\n  {dispatched}\n}}"
+    head = f"from pytest_passbench.kernels import cpp\nlib = cpp.load('''#include <passbench.h>\n{kernel}''')"
+    wrapper = make_wrapper("out = torch.empty_like(x)\nlib.f(x.dtype, x, y, out, x.numel())\nreturn out", head)
+    candidate = bench.candidate({"mine": wrapper})
+    assert main(["explain", str(candidate), str(next(bench.tasks.glob("*.yaml"))), "--sanitize"]) == 1
+    assert "past the end of" in capsys.readouterr().out
 
 
 def test_a_right_kernel_has_no_report(bench, capsys):
