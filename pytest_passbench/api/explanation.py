@@ -24,6 +24,9 @@ def render(task: Task | None, survey: Survey) -> Iterator[str]:
     yield from dict.fromkeys(map(finding_line, survey.findings))  # a kernel's errors come again with every match
     if task is not None:
         yield from _effects(task, survey)
+        if survey.sanitized is not None:
+            reports = sum(finding.rule == "sanitize" for finding in survey.findings)
+            yield f"\n{counted(survey.sanitized, 'plan')} run with sanitizers: {counted(reports, 'error')}"
     else:
         counts = [counted(sum(item.severity == kind for item in survey.findings), kind) for kind in SEVERITIES]
         yield ", ".join([f"{counted(len(survey.passes), 'pass')} read", *counts])

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line, printable
@@ -89,7 +89,13 @@ _OUTPUT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.E
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """A parser whose errors are short and inert, whatever words they quote. Subcommands get the same."""
+    """A parser whose errors are short and inert, whatever words they quote. Subcommands get the same.
+
+    An option has one spelling: a shortened one would be taken for another when options are added.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         super().error(line(message, 500))

@@ -71,6 +71,8 @@ class Survey:
     passes: list[str] = field(default_factory=list)
     plans: list[MatchPlan] = field(default_factory=list)
     matched: list[MatchReport] = field(default_factory=list)
+    #: The number of plans whose kernels were run with sanitizers; None if none were to be.
+    sanitized: int | None = None
 
     @property
     def faulty(self) -> bool:
@@ -194,7 +196,9 @@ class _Looker:
     def sanitize(self, walls: sandbox.Walls) -> None:
         """Run the C++ kernels of the first plans with sanitizers, and add what they report. A line counts once."""
         plans = {repr(match.plan): match for match in reversed(self._survey.plans)}
+        self._survey.sanitized = self._survey.sanitized or 0
         for match in list(plans.values())[::-1][:MAX_SANITIZED]:
+            self._survey.sanitized += 1
             try:
                 for run in sanitized(match.plan, walls):
                     for error in located(CompileFailed("", run.source, run.errors), self._passes.path, match.name):

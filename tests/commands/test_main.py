@@ -59,3 +59,9 @@ def test_a_value_of_two_dashes_alone_is_wrong_usage(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["serve", "--port=0", "--token-file=--"])
     assert "argument --token-file: '--' is no value" in capsys.readouterr().err
+
+
+def test_an_option_has_one_spelling(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["explain", "passes", "--al"])
+    assert "unrecognized arguments: --al" in capsys.readouterr().err
