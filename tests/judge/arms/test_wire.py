@@ -70,6 +70,16 @@ ODD = [
 ]  # fmt: skip
 
 
+def characters(value: Any) -> int:
+    """About how long a value is as text. Copies of copies of a long one would fill the memory."""
+    total, todo = 0, [value]
+    while todo:
+        item = todo.pop()
+        total += len(item) if isinstance(item, str) else 4
+        todo += [*item.values(), *item] if isinstance(item, dict) else item if isinstance(item, list) else []
+    return total
+
+
 def mutated(value: Any, rng: random.Random) -> Any:
     """The value with something in it exchanged, dropped, added or wrapped."""
     if isinstance(value, dict) and value and rng.random() < 0.8:
@@ -86,7 +96,7 @@ def mutated(value: Any, rng: random.Random) -> Any:
         if change == 0:
             return value[:place] + value[place + 1 :]
         if change == 1:
-            return value * rng.choice([2, 3000])
+            return value * (rng.choice([2, 3000]) if characters(value) < 1000 else 2)
         return [*value[:place], mutated(value[place], rng), *value[place + 1 :]]
     nested: Any = rng.choice(ODD)
     for _ in range(rng.choice([0, 0, 1, 900])):
