@@ -25,7 +25,7 @@ from pytest_passbench.protocol import READ, ProtocolError, send
 
 START_TIMEOUT_SECONDS = 60.0  # for a zygote to import what it needs
 #: For a zygote to answer after that, and the least, if its candidate has little time left. It does little for it.
-ZYGOTE_SECONDS, LATE_ZYGOTE_SECONDS = 10.0, 1.0
+ZYGOTE_SECONDS, LATE_ZYGOTE_SECONDS = 9.0, 1.0
 END_SECONDS = 5.0  # for all processes of a sandbox to end once it is killed
 MAX_FILE_BYTES = 256 << 20
 MAX_MEMORY_SHARE = 0.6  # of the machine's memory, for a child's address space
