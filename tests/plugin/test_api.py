@@ -120,11 +120,14 @@ def test_evaluate_refuses_what_it_does_not_know(folder):
         pytest_passbench.evaluate(folder / "nowhere", judge=Judge)
 
 
-def test_a_seed_stands_for_itself_or_for_its_hash():
+def test_a_seed_is_drawn_or_the_number_that_is_given():
     seed = run_seed(None)
     assert run_seed(seed.hex()) == seed
-    assert run_seed("a word") == run_seed("a word") != run_seed("another")
+    assert run_seed("AB") == run_seed("00ab") == bytes(31) + b"\xab"
     assert run_seed(None) != seed
+    for text in ("a word", "", "None", "f" * 65):
+        with pytest.raises(UserError, match="is not a seed: 1 to 64 hexadecimal digits"):
+            run_seed(text)
 
 
 def test_records_are_ordered_by_candidate_and_task_however_they_came(folder):
