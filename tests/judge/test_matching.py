@@ -78,6 +78,7 @@ def test_results_are_kept_by_the_contents_of_task_and_candidate(two_tasks, monke
     assert [matches for (matches,) in told(two_tasks).values()] == [first["b-silu"][0]] * 2
 
 
+@pytest.mark.slow
 def test_a_file_of_the_cache_that_is_not_ours_is_left_out(two_tasks, tmp_path):
     first = told(two_tasks)
     (file,) = (tmp_path / "cache").glob("matches-*")
@@ -104,6 +105,7 @@ def test_the_first_match_is_enough_to_tell_that_a_task_is_touched(bench, cache, 
         ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("on_silu", "message"),
     [("raise ValueError('not today')", "ValueError: not today"), ("os._exit(3)", "the process that reads the")],
