@@ -73,5 +73,5 @@ def in_words(judge: Session, ref: TaskRef, candidate: Candidate) -> tuple[str, s
     if not names:
         miss = next((match.miss for match in graphs if match.miss), "it has no passes for this task")
         return "", line(miss, MAX_CHARACTERS)
-    count, of_all = (sum(match.subgraphs for match in some) for some in ([m for m in graphs if m.name], graphs))
-    return f"{count}/{of_all} subgraphs, by {', '.join(names)}", ""
+    matched = sum(match.subgraphs for match in graphs if match.name)
+    return f"{matched}/{sum(match.subgraphs for match in graphs)} subgraphs, by {', '.join(names)}", ""

@@ -24,8 +24,7 @@ MAX_ELEMENTS = 1 << 26
 MAX_MERGES = 200
 """The most merges of operators into n-grams, for the typical graphs of one architecture."""
 MAX_ANCHORED = 96
-"""The most anchored windows of one architecture; they are drawn by chance. There are hundreds, and each is run: 0.03
-to 0.3 CPU seconds a graph, of which one in two or three is a new strict form."""
+"""The most anchored windows of one architecture; they are drawn by chance. There are hundreds, and each is run."""
 REQUIRED: tuple[rules.Rule, ...] = (rules.finite, rules.nan_outputs, rules.constant_outputs)
 """Rules that every row keeps. A graph that breaks one is left out."""
 MARKED: tuple[rules.Rule, ...] = (

@@ -26,7 +26,7 @@ from pytest_passbench.judge.arms import replies
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, ending
 from pytest_passbench.judge.arms.wire import hear
-from pytest_passbench.judge.builder.store import KernelStore, cache_folder
+from pytest_passbench.judge.builder.store import ContentStore, cache_folder
 from pytest_passbench.judge.case import smallest
 from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.judge.results import pass_reports
@@ -144,7 +144,7 @@ class Matcher:
 class CandidateMatches:
     """The matches of one pass directory of a candidate, by the task's content, as they are kept on disk."""
 
-    def __init__(self, store: KernelStore, key: str) -> None:
+    def __init__(self, store: ContentStore, key: str) -> None:
         """Read what the store has under ``key``. A text of another form counts as none."""
         self._store, self._key, self._changed = store, key, False
         self._tasks = dict[str, TaskMatches]()
@@ -186,7 +186,7 @@ class Matching:
 
     def __init__(self, policy: Policy, device: str, readings: Readings, arm: Callable[[], Arm]) -> None:
         self._identity, self._readings, self._arm = (policy, device), readings, arm
-        self._store = KernelStore(cache_folder())
+        self._store = ContentStore(cache_folder())
         self._current: tuple[str, CandidateMatches] | None = None
         self._matchers: list[Matcher] = []
 

@@ -91,7 +91,7 @@ def _journals(folder: Path) -> list[Path]:
     """Return the journals in a run's folder. Raises UserError if there are none."""
     paths = sorted(folder.glob(PATTERN))
     if not paths:
-        what = "has no journal, as a run has that was interrupted and did not go on yet"
+        what = "has no journal: only a run that was interrupted, and has not gone on since, has one"
         raise UserError(what, where=folder, remedy="name the folder of such a run")
     return paths
 

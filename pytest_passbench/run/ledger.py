@@ -10,7 +10,7 @@ import sys
 from argparse import ArgumentTypeError
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,8 @@ from pytest_passbench.core import checks
 from pytest_passbench.core import seed as seeds
 from pytest_passbench.core.device import gpu_index, is_cuda
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.record import Record
+from pytest_passbench.core.harness import harness_hash
+from pytest_passbench.core.record import RAN, ArmResult, Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings, same_in
 from pytest_passbench.kernels import toolchain
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.report.report import Report
     from pytest_passbench.run.stored import StoredRun
-from dataclasses import replace
-
-from pytest_passbench.core.harness import harness_hash
-from pytest_passbench.core.record import RAN, ArmResult
 
 PHASE = "disqualified"
 

@@ -96,7 +96,13 @@ def test_the_first_match_is_enough_to_tell_that_a_task_is_touched(bench, cache, 
     candidate, ref = Candidate.open(bench.candidate({"p": gelu_add_pass})), find.single(path)
     with session() as judge:
         assert judge.touches(ref, candidate)
-        assert judge.touches(ref, candidate)
+    with monkeypatch.context() as without:
+        without.setattr(matching.Matcher, "__init__", no_process)
+        with session() as judge:
+            assert judge.touches(ref, candidate)
+            with pytest.raises(AssertionError, match="anew"):
+                list(judge.matches(ref, candidate))
+    with session() as judge:
         assert [match.name for match in judge.matches(ref, candidate)] == ["p", "", ""]
     monkeypatch.setattr(matching.Matcher, "__init__", no_process)
     with session() as judge:

@@ -334,7 +334,7 @@ def test_the_folder_of_a_run_that_went_on_says_that_nothing_is_left(bench):
     )
     assert "4/4 correct" in first.stdout
     assert second.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "has no journal, as a run has that was interrupted and did not go on yet" in second.stderr
+    assert "has no journal: only a run that was interrupted, and has not gone on since, has one" in second.stderr
 
 
 def test_gates_and_budget_may_be_others_when_a_run_goes_on(bench):

@@ -16,7 +16,7 @@ from pytest_passbench.core.rejected import Rejected, kernel_refused
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.builder import check, compile
 from pytest_passbench.judge.builder.refusals import CompileFailed, SourceError
-from pytest_passbench.judge.builder.store import KernelStore
+from pytest_passbench.judge.builder.store import ContentStore
 from pytest_passbench.kernels import signatures, toolchain
 from pytest_passbench.kernels.signatures import Signature
 from pytest_passbench.kernels.toolchain import CompileError
@@ -91,7 +91,7 @@ class Builder:
     """
 
     def __init__(self, walls: Walls, cache: Path | None) -> None:
-        self._walls, self._store = walls, KernelStore(cache)
+        self._walls, self._store = walls, ContentStore(cache)
         self._built: dict[str, BuiltLibrary] = {}
         self._failed: dict[str, Rejected] = {}  # so that no limit is reached twice
 

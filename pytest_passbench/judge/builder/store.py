@@ -23,7 +23,7 @@ def cache_folder() -> Path | None:
     return folder if os.access(caches if caches.exists() else caches.parent, os.W_OK) else None
 
 
-class KernelStore:
+class ContentStore:
     """A folder of the judge's user, which several builders may share. With None, nothing is kept.
 
     Raises UserError if the folder belongs to another user.

@@ -26,7 +26,7 @@ from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.builder.compile import run_compiler
 from pytest_passbench.judge.builder.refusals import LIMIT, CompileFailed, limit_reached
-from pytest_passbench.judge.builder.store import KernelStore
+from pytest_passbench.judge.builder.store import ContentStore
 from pytest_passbench.judge.builder.triton_types import Specialised
 from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.plans.machine_code import ANSWER, PARAMETER_BYTES, Binary
@@ -139,7 +139,7 @@ class TritonBuilder:
     """
 
     def __init__(self, walls: Walls, cache: Path | None) -> None:
-        self._walls, self._store = walls, KernelStore(cache)
+        self._walls, self._store = walls, ContentStore(cache)
         self._failed: dict[str, CompileFailed] = {}  # so that no limit is reached twice
 
     def forget_failures(self) -> None:
