@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,26 +89,30 @@ def run(count: int, folder: Path, **settings: Any) -> Outcome:
     """Judge ``count`` subgraphs, every fifth by a pass that misbehaves; ``folder`` is for the candidate and tasks."""
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.core.settings import Settings
+    from pytest_passbench.judge import native_library
     from pytest_passbench.judge.session import Session
     from pytest_passbench.suite.taskfile import read_task
 
     candidate = Candidate.open(_write(count, folder))
     chosen = {"pipeline": "direct", "timeout": TIMEOUT, "policy": "open", **settings}
-    outcome, before, first = Outcome(), _state(), 0.0
-    with Session(Settings(**chosen), os.urandom(32)) as session:
-        for number, path in enumerate(sorted((folder / "tasks").glob("*.yaml"))):
-            *_, record = session.judge(read_task(path), candidate)
-            kind = record.task.partition("-")[2]
-            expected = KINDS[kind][2] if kind in KINDS else "correct"
-            ended = "correct" if record.correct else record.arm.status
-            said = f"{kind}: {ended}"
-            outcome.statuses[said] = outcome.statuses.get(said, 0) + 1
-            if ended != expected:
-                outcome.wrong.append(f"{record.task}: {ended}: {record.arm.message}")
-            if number == count // 5:
-                first = _resident()
-    outcome.grown = _resident() - first
-    outcome.left = sorted(_state() - before)
+    outcome, first = Outcome(), 0.0
+    native_library.descriptor()  # it stays open as long as this process lives
+    with _own_temporary_folder() as temporary:
+        before = _state(temporary)
+        with Session(Settings(**chosen), os.urandom(32)) as session:
+            for number, path in enumerate(sorted((folder / "tasks").glob("*.yaml"))):
+                *_, record = session.judge(read_task(path), candidate)
+                kind = record.task.partition("-")[2]
+                expected = KINDS[kind][2] if kind in KINDS else "correct"
+                ended = "correct" if record.correct else record.arm.status
+                said = f"{kind}: {ended}"
+                outcome.statuses[said] = outcome.statuses.get(said, 0) + 1
+                if ended != expected:
+                    outcome.wrong.append(f"{record.task}: {ended}: {record.arm.message}")
+                if number == count // 5:
+                    first = _resident()
+        outcome.grown = _resident() - first
+        outcome.left = sorted(_state(temporary) - before)
     return outcome
 
 
@@ -121,12 +128,23 @@ def _write(count: int, folder: Path) -> Path:
     return folder / "cand"
 
 
-def _state() -> set[str]:
-    """Our processes, the temporary and shared files there are, and our open files."""
+@contextlib.contextmanager
+def _own_temporary_folder() -> Iterator[Path]:
+    """Give this process a temporary folder of its own, so that what other processes leave is not counted."""
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        tempfile.tempdir = folder
+        try:
+            yield Path(folder)
+        finally:
+            tempfile.tempdir = None
+
+
+def _state(temporary: Path) -> set[str]:
+    """Return our processes, the files in the temporary folder and in shared memory, and the number of open files."""
     from pytest_passbench.judge.arms.processes import descendants, name
 
     processes = {f"process {name(pid)}" for pid in descendants(os.getpid())}
-    places = [path for top in ("/tmp", "/dev/shm") for path in Path(top).iterdir()]
+    places = [path for top in (temporary, Path("/dev/shm")) for path in top.iterdir()]
     files = {str(path) for path in places if path.suffix != ".lock"}  # the machine's locks stay
     handles = {f"{len(list(Path('/proc/self/fd').iterdir()))} open files"}
     return processes | files | handles

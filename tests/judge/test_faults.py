@@ -131,7 +131,7 @@ def test_a_fault_that_comes_only_while_the_candidates_code_runs_is_the_candidate
 @pytest.mark.parametrize(("most", "status"), [(1, "ran"), (10**6, "crash")])
 def test_a_fault_at_a_further_size_is_tried_once_more_and_then_the_candidates(tmp_path, most, status):
     task = shape_tables.task()
-    names_itself = "; ".join(NAMES_ITSELF.splitlines())
+    names_itself = "; ".join([*NAMES_ITSELF.splitlines(), "import time", "time.sleep(0.5)"])  # so that it is seen
     call = f"    if tuple(x.shape) not in TABLE: {names_itself}\n{shape_tables.CALL}"
     candidate = shape_tables.candidate(tmp_path, call, task)
     with (
