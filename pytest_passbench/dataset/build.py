@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import write_text
 from pytest_passbench.core.progress import ProgressLines
@@ -21,6 +23,7 @@ from pytest_passbench.dataset.architectures import Architecture
 from pytest_passbench.dataset.extract import extract
 from pytest_passbench.dataset.on_ray import RayJobs
 from pytest_passbench.dataset.rows import CaseRows, GraphRow
+from pytest_passbench.forge.capture import capture
 from pytest_passbench.forge.jobs import FAILED, Job, run_jobs
 from pytest_passbench.forge.windows import RunRanges
 
@@ -32,7 +35,7 @@ COMPILER = (
     "torch._inductor.scheduler",
     "torch.fx.experimental.proxy_tensor",
 )
-"""What each architecture needs of torch's compiler. Importing it once saves each forked process two CPU seconds."""
+"""What each architecture needs of torch's compiler."""
 CHECKED = 12
 """The latest architectures of a library whose yield decides whether the library is gone on with."""
 MIN_YIELD = 0.05
@@ -100,8 +103,7 @@ def build(
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror}", where=settings.out,
                         remedy="name a folder that you may write to: --out=DIR") from error  # fmt: skip
-    for module in COMPILER:
-        importlib.import_module(module)
+    _warm_up()
     state = Progress()
     for case in cases(settings.captures):
         state.add(case)
@@ -120,6 +122,14 @@ def build(
         return cluster.run(jobs, lambda: (state.ids, state.ranges), settings.budget)
     captures = (job for _, job in jobs)
     return run_jobs(captures, settings.processes, settings.timeout, progress, budget=settings.budget, ended=ended)
+
+
+def _warm_up() -> None:
+    """Import torch's compiler and trace a small model once. It saves each forked process two to three CPU seconds."""
+    for module in COMPILER:
+        importlib.import_module(module)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
+    capture(layer, (torch.zeros(1, 4, 8),))
 
 
 def _libraries_in_turn(

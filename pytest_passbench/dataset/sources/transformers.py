@@ -26,7 +26,8 @@ DIVIDED = (
     "ffn_hidden_size",
     "moe_intermediate_size", "shared_expert_intermediate_size", "num_attention_heads", "num_key_value_heads",
     "encoder_attention_heads", "decoder_attention_heads", "num_heads", "n_head", "n_heads", "num_kv_heads",
-    "embedding_size", "lru_width", "linear_num_value_heads", "linear_num_key_heads",
+    "embedding_size", "lru_width", "linear_num_value_heads", "linear_num_key_heads", "attention_hidden_size",
+    "mamba_n_heads", "mamba_num_heads",
 )  # fmt: skip
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 CHOSEN_EXPERTS = ("num_experts_per_tok", "top_k", "moe_topk", "moe_k", "num_selected_experts")
@@ -101,12 +102,19 @@ def build(model_type: str, class_name: str, attention: str, activation: str) -> 
         narrow(part)
     if activation and not set_activations(parts, activation):
         raise ValueError("the configuration names no activation, or has this one")
+    if any(is_recurrent(part) for part in parts):
+        config.use_cache = False  # of two layers, none may be attention, and the cache asks one for its length
     torch.manual_seed(0)
     model = getattr(transformers, class_name)._from_config(
         config, attn_implementation=None if attention == DEFAULT else attention
     )
     assert isinstance(model, torch.nn.Module)
     return model.eval()
+
+
+def is_recurrent(config: Any) -> bool:
+    """Return True if a configuration has settings of a recurrent layer, such as Mamba's or linear attention's."""
+    return any(name.startswith(("mamba_", "linear_num", "linear_attn")) for name in vars(config))
 
 
 def narrow(config: Any) -> None:
@@ -116,8 +124,9 @@ def narrow(config: Any) -> None:
     while width // divisor > MAX_WIDTH:
         divisor *= 2
     size = head_size(config, width)
+    aliases = set(getattr(config, "attribute_map", {}))  # other names of the same settings
     for name in DIVIDED if divisor > 1 else ():
-        value = getattr(config, name, None)
+        value = None if name in aliases else getattr(config, name, None)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             setattr(config, name, max(1, value // divisor))
     if divisor > 1 and isinstance(getattr(config, "head_dim", None), int) and size:

@@ -44,14 +44,15 @@ DECODER_ONLY = ("rotary_xpos",)
 
 
 def cases() -> Iterator[tuple[str, ModelCase]]:
-    """Yield an encoder and a decoder for each variation, then encoders with two of them."""
+    """Yield an encoder and a decoder for each variation, then encoders and decoders with two of them."""
     if importlib.util.find_spec(PACKAGE) is None:
         return
     for name, layers in itertools.product(VARIATIONS, ("Encoder", "Decoder")):
         if layers == "Decoder" or name not in DECODER_ONLY:
             yield f"{LIBRARY}/{name}", case(layers, (name,))
-    for pair in itertools.combinations([name for name in VARIATIONS if name not in ("plain", *DECODER_ONLY)], 2):
-        yield f"{LIBRARY}/{pair[0]}", case("Encoder", pair)
+    names = [name for name in VARIATIONS if name not in ("plain", *DECODER_ONLY)]
+    for layers, pair in itertools.product(("Encoder", "Decoder"), itertools.combinations(names, 2)):
+        yield f"{LIBRARY}/{pair[0]}", case(layers, pair)
 
 
 def case(layers: str, variations: tuple[str, ...]) -> ModelCase:

@@ -196,11 +196,17 @@ def _ids(config: Any, variant: Variant, generator: torch.Generator) -> torch.Ten
     length = variant.size
     if hasattr(config, "vision_config") and hasattr(config, "text_config"):
         length = min(64, getattr(text, "max_position_embeddings", 64))
-    return torch.randint(3, VOCABULARY, (variant.batch, length), generator=generator)
+    return torch.randint(3, _vocabulary(text), (variant.batch, length), generator=generator)
 
 
-def _decoder_ids(_config: Any, variant: Variant, generator: torch.Generator) -> torch.Tensor:
-    return torch.randint(3, VOCABULARY, (variant.batch, min(variant.size, 128)), generator=generator)
+def _decoder_ids(config: Any, variant: Variant, generator: torch.Generator) -> torch.Tensor:
+    return torch.randint(3, _vocabulary(config), (variant.batch, min(variant.size, 128)), generator=generator)
+
+
+def _vocabulary(config: Any) -> int:
+    """Return the number of tokens that inputs are drawn from: the configuration's own if it is smaller."""
+    size = getattr(config, "vocab_size", None)
+    return min(VOCABULARY, size) if isinstance(size, int) else VOCABULARY
 
 
 VIDEO = {"timesformer": 8, "videomae": 16, "vivit": 32}
