@@ -89,9 +89,10 @@ def build(args: argparse.Namespace) -> int:
     """Build or go on, write the shards and the card, and print the counts."""
     from pytest_passbench.commands.own_model import without_logs
     from pytest_passbench.core.progress import ProgressLines
-    from pytest_passbench.dataset import architecture_table, shards, splits, summary
+    from pytest_passbench.dataset import architecture_table, curve, shards, splits, summary
     from pytest_passbench.dataset import build as building
     from pytest_passbench.dataset.architectures import libraries
+    from pytest_passbench.report.drawing import as_file
     from pytest_passbench.suite.find import discover, installed_tasks
 
     shards.arrow()  # before hours of work
@@ -111,6 +112,7 @@ def build(args: argparse.Namespace) -> int:
     architecture_table.write(settings.captures, args.out)
     counts = summary.summarise(rows, settings.captures)
     summary.save(counts, args.out)
+    write_text(args.out / curve.FILE, as_file(curve.chart(counts.curve), curve.PIXELS, curve.INCHES))
     write_text(args.out / "README.md", summary.card(counts))
     progress.clear()
     print("\n".join(summary.lines(counts)))

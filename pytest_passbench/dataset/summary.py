@@ -35,7 +35,8 @@ class Summary:
     """The counts of a data set.
 
     ``graphs`` are unique by their text, ``forms`` by the strict hash, ``whole`` are strict forms of whole graphs.
-    ``instances`` counts dtypes and sizes. ``causes`` counts the architectures that failed by the kind of error.
+    ``instances`` counts dtypes and sizes. ``operators`` counts the graphs that have each, the most frequent first.
+    ``causes`` counts the architectures that failed by the kind of error.
     """
 
     graphs: int
@@ -44,7 +45,7 @@ class Summary:
     instances: int
     architectures: int
     families: int
-    operators: int
+    operators: dict[str, int]
     splits: dict[str, int]
     kinds: dict[str, int]
     libraries: dict[str, dict[str, int | str]]
@@ -65,7 +66,7 @@ def summarise(rows: Sequence[GraphRow], captures: Path) -> Summary:
         instances=sum(1 + len(row.instances) for row in rows),
         architectures=points[-1].architectures if points else 0,
         families=len({family for row in rows for family in row.families}),
-        operators=len({name for row in rows for name in row.operators}),
+        operators=_operators(rows),
         splits={name: splits[name] for name in SPLITS},
         kinds={name: kinds[name] for name in KINDS},
         libraries=_libraries(rows, captures),
@@ -73,6 +74,11 @@ def summarise(rows: Sequence[GraphRow], captures: Path) -> Summary:
         cpu_hours=round(points[-1].seconds / 3600, 2) if points else 0.0,
         curve=points,
     )
+
+
+def _operators(rows: Iterable[GraphRow]) -> dict[str, int]:
+    counts = Counter(name for row in rows for name in set(row.operators))
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _libraries(rows: Iterable[GraphRow], captures: Path) -> dict[str, dict[str, int | str]]:
@@ -122,7 +128,7 @@ def lines(summary: Summary) -> list[str]:
     head = [
         f"{summary.graphs:,} graphs by their text, {summary.forms:,} by the strict form, "
         f"{summary.whole:,} of these whole",
-        f"{summary.instances:,} instances (dtype and size), {summary.operators:,} operators",
+        f"{summary.instances:,} instances (dtype and size), {len(summary.operators):,} operators",
         f"{summary.architectures:,} architectures of {summary.families:,} families in "
         f"{len(summary.libraries)} libraries, {summary.cpu_hours:g} CPU hours",
     ]
@@ -156,6 +162,12 @@ configs:
 `passbench dataset build` of pytest-passbench.
 
 {counts}
+
+![Unique graphs against CPU hours](curve.svg)
+
+The most frequent of {operator_count} operators, by the number of graphs that have each:
+
+{operators}
 
 ## Columns
 
@@ -194,6 +206,8 @@ Cite pytest-passbench with its version, and the libraries that your rows come fr
 """
 
 
+OPERATORS = ("| operator | graphs | share |", "| --- | --- | --- |")
+LISTED_OPERATORS = 20
 LICENSES = ("| library | version | licence | architectures | graphs |", "| --- | --- | --- | --- | --- |")
 
 
@@ -206,10 +220,16 @@ def card(summary: Summary) -> str:
         f"| {name} | {about['version']} | {about['license']} | {about['architectures']:,} | {about['graphs']:,} |"
         for name, about in summary.libraries.items()
     ]
+    operators = [
+        f"| `{name}` | {count:,} | {count / max(summary.graphs, 1):.1%} |"
+        for name, count in itertools.islice(summary.operators.items(), LISTED_OPERATORS)
+    ]
     return CARD.format(
         size=bounds[min(exponent, len(bounds) - 1)],
         files="\n".join(files),
         graphs=f"{summary.graphs:,}",
         counts="```\n" + "\n".join(lines(summary)) + "\n```",
+        operator_count=len(summary.operators),
+        operators="\n".join([*OPERATORS, *operators]),
         licenses="\n".join([*LICENSES, *licenses]),
     )
