@@ -23,7 +23,7 @@ from pytest_passbench.suite.taskfile import task_hash
 
 @dataclass(frozen=True)
 class Case:
-    """A subgraph of a task to be judged for a candidate.
+    """A subgraph of a task to be judged for a candidate in a pipeline.
 
     ``seed`` is the run's secret. ``turn`` is how often the case was judged before in the run. ``hashed`` is the
     task's hash, if it is known.
@@ -32,23 +32,25 @@ class Case:
     task: Task
     subgraph: Subgraph
     candidate: Candidate
+    pipeline: str
     seed: bytes = field(repr=False)
     turn: int = 0
     hashed: str = ""
 
     @property
     def passes(self) -> PassDir:
-        """The pass directory that answers for the task. Asked only of a case that :meth:`fault` has let through."""
+        """The pass directory that answers for the task. Asked only of a case without a :attr:`fault`."""
         passes = self.candidate.passes_for(self.task.id)
         assert passes is not None
         return passes
 
-    def fault(self, pipeline: str) -> ArmResult | None:
-        """Return what is wrong with the candidate before anything of it runs in a pipeline; None if nothing is."""
+    @property
+    def fault(self) -> ArmResult | None:
+        """What is wrong with the candidate before anything of it runs; None if nothing is."""
         passes = self.candidate.passes_for(self.task.id)
         if passes is None:
             return ArmResult("pass_miss", "load", "the candidate has no passes for this task")
-        mistakes = passes.mistakes or _misplaced(passes, pipeline)
+        mistakes = passes.mistakes or misplacement(passes, self.pipeline)
         return ArmResult("compile_fail", "load", mistakes) if mistakes else None
 
     def record(self) -> Record:
@@ -72,7 +74,7 @@ class Case:
         orders = {name: Order(name, source, origin, settings.device) for name in arms}
         if TWIN in orders:
             orders[TWIN] = orders[EAGER]
-        orders[CANDIDATE] = Order(CANDIDATE, source, origin, settings.device, settings.pipeline, passes)
+        orders[CANDIDATE] = Order(CANDIDATE, source, origin, settings.device, self.pipeline, passes)
         return orders
 
 
@@ -91,7 +93,7 @@ def smallest_first(task: Task) -> tuple[Subgraph, ...]:
     return (*first, *(subgraph for subgraph in task.subgraphs if subgraph.id not in names))
 
 
-def _misplaced(passes: PassDir, pipeline: str) -> str:
+def misplacement(passes: PassDir, pipeline: str) -> str:
     """Return why passes of TorchInductor's form cannot be judged here; empty if there are none, or if they can."""
     if "inductor" not in passes.kinds:
         return ""

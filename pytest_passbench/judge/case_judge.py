@@ -106,7 +106,7 @@ class CaseJudge:
         return record
 
     def _judge(self, attempt: _Attempt) -> Trial | None:
-        fault = attempt.case.fault(self._equipment.settings.pipeline) or self._read(attempt)
+        fault = attempt.case.fault or self._read(attempt)
         if fault is None:
             return self._try(attempt)
         attempt.record.arm = fault
@@ -124,7 +124,7 @@ class CaseJudge:
             for starting in (reading, *others):
                 starting.ready()
         with attempt.phases("read"):
-            read = _read(equipment.readings, case, equipment.settings.pipeline)
+            read = _read(equipment.readings, case)
         if isinstance(read, ArmResult):
             return read
         if read[1] or not case.passes.stems:
@@ -210,8 +210,8 @@ class CaseJudge:
         if reference is None or against is None:
             return
         with attempt.phases("read"), attempt.deadline.paused():
-            other, pipeline = replace(attempt.case, candidate=reference.candidate), self._equipment.settings.pipeline
-            read = _read(reference.readings, other, pipeline, attempt.last)
+            other = replace(attempt.case, candidate=reference.candidate)
+            read = _read(reference.readings, other, attempt.last)
         if isinstance(read, ArmResult):
             against.arm = read
             if read.status == "pass_miss":
@@ -243,15 +243,14 @@ class CaseJudge:
 
 
 def _read(
-    readings: Readings, case: Case, pipeline: str, last: bool = False
+    readings: Readings, case: Case, last: bool = False
 ) -> tuple[Planner, tuple[dict[str, Any], ...]] | ArmResult:
     """Return the planner and the passes of a case's candidate, or what speaks against running them.
 
     Raises HarnessFault for a failure that may be the machine's; in the ``last`` attempt it is the candidate's.
     """
-    fault = case.fault(pipeline)
-    if fault is not None:
-        return fault
+    if case.fault is not None:
+        return case.fault
     try:
         return readings.planner(case.candidate, case.passes), readings.passes(case.candidate, case.passes)
     except ArmFailure as failure:

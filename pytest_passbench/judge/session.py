@@ -172,13 +172,12 @@ class Session:
     def _case(self, task: Task, subgraph: Subgraph, candidate: Candidate, hashed: str) -> Case:
         key = (task.id, subgraph.id, candidate.name)
         self._turns[key] += 1
-        return Case(task, subgraph, candidate, self._seed, self._turns[key] - 1, hashed)
+        return Case(task, subgraph, candidate, self.settings.pipeline, self._seed, self._turns[key] - 1, hashed)
 
     def _first(self, case: Case) -> tuple[Record, Trial | None]:
         """Judge a case for the first time, and note its cost. Return its record, and its trial if there was one."""
         judging, budget = partial(self.case_judge.first, case), self.case_judge.budget
-        fault = case.fault(self.settings.pipeline)
-        record, trial = self._attempts.judge(case, judging) if fault is None else judging(False)
+        record, trial = self._attempts.judge(case, judging) if case.fault is None else judging(False)
         if trial is None:
             budget.skip()
             return record, None

@@ -20,6 +20,7 @@ from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.judge.case import misplacement
 from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.results import pass_reports
 from pytest_passbench.judge.verify.compare import compare, null_from
@@ -76,6 +77,9 @@ class TrustedSession:
     def _judge(self, record: Record, task: Task, subgraph: Subgraph, passes: PassDir | None) -> None:
         if passes is None:
             record.arm = ArmResult("pass_miss", "load", "the candidate has no passes for this task", speed_note=NOTE)
+            return
+        if misplaced := misplacement(passes, self.settings.pipeline):
+            record.arm = ArmResult("compile_fail", "load", misplaced, speed_note=NOTE)
             return
         inputs = Inputs(subgraph.inputs, Secret(self._seed, task.id, subgraph.id).key("inputs"))
         values = [value.to(self.settings.device) for value in inputs.call(inputs.draw(1), 0)]

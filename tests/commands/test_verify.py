@@ -243,7 +243,7 @@ class FurtherJudge(Judge):
 
     def judge(self, task, candidate):
         for record, subgraph in zip(super().judge(task, candidate), task.subgraphs, strict=True):
-            stream = Case(task, subgraph, candidate, self.seed).secret("held out").stream("sizes")
+            stream = Case(task, subgraph, candidate, "direct", self.seed).secret("held out").stream("sizes")
             points = [point for point, *_ in islice(draws(size_map(task, subgraph), stream), self.count)]
             arm = ArmResult(correct_from=[self.level])
             record.held_out = [FurtherSize(*point, arm, ["float32"]) for point in points]

@@ -46,7 +46,7 @@ def cases(bench, wrapper):
     """The same subgraph for two candidates."""
     task = read_task(bench.task())
     folders = [bench.candidate({"p": wrapper(AS_EAGER)}, name=name) for name in ("first", "other")]
-    return [Case(task, task.subgraphs[0], Candidate.open(folder), SECRET) for folder in folders]
+    return [Case(task, task.subgraphs[0], Candidate.open(folder), "direct", SECRET) for folder in folders]
 
 
 def measured(case: Case, **values: object) -> Record:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from pytest_passbench import evaluate
+
 GATE = """
 def forward(in_0):
     tmp_0 = in_0[..., :16]
@@ -98,7 +100,10 @@ def test_what_no_data_can_state_is_refused_by_name(bench: Any, old: str, new: st
     assert message in record.arm.message
 
 
-def test_another_pipeline_is_refused_with_the_remedy(bench: Any) -> None:
-    record = judged(bench, PASS, pipeline="direct")
+@pytest.mark.parametrize("trusted", [False, True])
+def test_another_pipeline_is_refused_with_the_remedy(bench: Any, trusted: bool) -> None:
+    task = bench.task("gate", GATE, shapes=((4, 32),), ops=("silu", "mul"))
+    candidate = bench.candidate({"gate": PASS}, kernels=KERNELS)
+    (record,) = evaluate(candidate, task, pipeline="direct", trusted=trusted).records
     assert record.arm.status == "compile_fail"
     assert "--passbench-pipeline=inductor is needed" in record.arm.message
