@@ -21,7 +21,7 @@ from pytest_passbench.forge.models import ModelCase
 
 FULLY_CUT = 1
 """The architectures of a family that are cut in every way. Later ones have few parts that these lack."""
-WHOLE_AFTER_CUT = 20
+WHOLE_AFTER_CUT = 4
 """The architectures of whole graphs alone that follow each one that is cut. Each takes about a tenth of its time."""
 
 
