@@ -33,6 +33,9 @@ EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_expe
 CHOSEN_EXPERTS = ("num_experts_per_tok", "top_k", "moe_topk", "moe_k", "num_selected_experts")
 ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function", "activation", "hidden_activation_function")
 OTHER_ACTIVATIONS = ("relu", "silu", "gelu_pytorch_tanh")
+OTHER_TOKENS = ("image_token_id", "image_token_index", "video_token_id", "audio_token_id", "audio_token_index")
+"""The settings of a language model that name the tokens in whose places images or sound are put."""
+OTHER_INPUTS = frozenset({"pixel_values", "pixel_values_videos", "input_features", "input_values"})
 DEFAULT = "default"
 """The way of computing attention that the library chooses: torch's fused operator if the model can use it."""
 HEADS = (
@@ -103,7 +106,8 @@ def build(model_type: str, class_name: str, attention: str, activation: str) -> 
     if activation and not set_activations(parts, activation):
         raise ValueError("the configuration names no activation, or has this one")
     if any(is_recurrent(part) for part in parts):
-        config.use_cache = False  # of two layers, none may be attention, and the cache asks one for its length
+        for part in parts:
+            part.use_cache = False  # of two layers, none may be attention, and the cache asks one for its length
     torch.manual_seed(0)
     model = getattr(transformers, class_name)._from_config(
         config, attn_implementation=None if attention == DEFAULT else attention
@@ -119,31 +123,39 @@ def is_recurrent(config: Any) -> bool:
 
 def narrow(config: Any) -> None:
     """Divide the widths and heads of a configuration by one power of two, in place, and keep few experts."""
-    width = next((value for name in WIDTHS if isinstance(value := getattr(config, name, None), int)), 0)
+    width = next((value for name in WIDTHS if isinstance(value := setting(config, name), int)), 0)
     divisor = 1
     while width // divisor > MAX_WIDTH:
         divisor *= 2
     size = head_size(config, width)
     aliases = set(getattr(config, "attribute_map", {}))  # other names of the same settings
     for name in DIVIDED if divisor > 1 else ():
-        value = None if name in aliases else getattr(config, name, None)
+        value = None if name in aliases else setting(config, name)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             setattr(config, name, max(1, value // divisor))
-    if divisor > 1 and isinstance(getattr(config, "head_dim", None), int) and size:
+    if divisor > 1 and isinstance(setting(config, "head_dim"), int) and size:
         config.head_dim = size
     for names, most in ((EXPERTS, 4), (CHOSEN_EXPERTS, 2)):
         for name in names:
-            value = getattr(config, name, None)
+            value = setting(config, name)
             if isinstance(value, int) and value > most:
                 setattr(config, name, most)
 
 
+def setting(config: Any, name: str) -> Any:
+    """Return a setting; None if there is none, or if each layer has its own."""
+    try:
+        return getattr(config, name, None)
+    except RuntimeError:  # the library's error for a setting of layers
+        return None
+
+
 def head_size(config: Any, width: int) -> int:
     """Return the size of an attention head before narrowing: the configuration's own, or the width's share."""
-    size = getattr(config, "head_dim", None)
+    size = setting(config, "head_dim")
     if isinstance(size, int):
         return size
-    heads = getattr(config, "num_attention_heads", None)
+    heads = setting(config, "num_attention_heads")
     return width // heads if isinstance(heads, int) and heads else 0
 
 
@@ -163,7 +175,17 @@ def set_activation(config: Any, activation: str) -> bool:
 
 
 def inputs(model: torch.nn.Module, variant: Variant) -> dict[str, Any]:
-    """Return random inputs for ``model.forward``. A size in pixels or samples takes the place of a text's length."""
+    """Return random inputs for ``model.forward``. A size in pixels or samples takes the place of a text's length.
+
+    A language model that takes images or sound too gets text alone: both would have to fit its tokens for them.
+    """
+    values = _all_inputs(model, variant)
+    if "input_ids" in values and any(hasattr(model.config, name) for name in OTHER_TOKENS):
+        return {name: value for name, value in values.items() if name not in OTHER_INPUTS}
+    return values
+
+
+def _all_inputs(model: torch.nn.Module, variant: Variant) -> dict[str, Any]:
     config = model.config
     side = getattr(getattr(config, "vision_config", config), "image_size", None)
     if isinstance(side, int | list | tuple) and "input_ids" not in _parameters(model):
