@@ -100,7 +100,7 @@ def curve(captures: Path) -> list[CurvePoint]:
     """Return the course of a build, in the order in which the architectures were captured."""
     ids, forms, seconds, points = set[str](), set[str](), 0.0, list[CurvePoint]()
     for number, case in enumerate(cases(captures), 1):
-        ids.update(case.ids)
+        ids.update(row.id for row in case.rows)
         forms.update(row.form for row in case.rows)
         seconds += case.seconds
         points.append(CurvePoint(round(seconds, 1), number, len(ids), len(forms)))

@@ -328,6 +328,15 @@ def test_a_mistake_gets_one_line(folder, capsys, arguments, message):
     assert len(error.strip().splitlines()) == 1
 
 
+def test_the_curve_ends_at_the_counts(folder, capsys):
+    assert main(["dataset", "stats", str(folder / "set"), "--json"]) == 0
+    counts = json.loads(capsys.readouterr().out)
+    end = counts["curve"][-1]
+    assert [end[name] for name in ("architectures", "graphs", "forms")] == [
+        counts[name] for name in ("architectures", "graphs", "forms")
+    ]
+
+
 def test_the_card_names_splits_operators_and_licences_and_shows_the_curve(folder, rows):
     card = (Path(folder) / "set" / "README.md").read_text(encoding="utf-8")
     assert "path: data/train-*.parquet" in card

@@ -140,7 +140,7 @@ def test_a_fault_at_a_further_size_is_tried_once_more_and_then_the_candidates(tm
     ):
         record = next(session.judge(task, candidate))
     assert killed
-    assert record.correct
+    assert record.correct, record.arm.message
     (further,) = record.held_out
     assert (further.arm.status, further.judged) == (status, True), further.arm.message
     assert bool(record.held_out_failures) == (status == "crash")
