@@ -42,7 +42,8 @@ def fault_of(row: GraphRow) -> str:
 def differs(row: GraphRow, architecture: Architecture) -> str | None:
     """Return how a whole graph's outputs differ from the model's own, "" if they do not; None if it was not compared.
 
-    A graph with inputs that are no parameters, buffers or arguments of the model is not compared.
+    A graph with inputs that are no parameters, buffers or arguments of the model is not compared. Nor is that of a
+    model whose result has no tensors.
     """
     model = architecture.case.build()
     variant = next(item for item in architecture.case.variants if item.label == row.variant)
@@ -64,6 +65,8 @@ def differs(row: GraphRow, architecture: Architecture) -> str | None:
     with torch.no_grad():
         outputs = build_graph(row.source, row.id)(*(value.clone() for value in values))
         results = _tensors(model(*positional, **arguments))
+    if not results:
+        return None
     # A part of the model returns some of its results. A graph that fills a cache returns more than the model does.
     if _are_among(outputs, results) or _are_among(results, outputs):
         return ""

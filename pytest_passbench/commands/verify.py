@@ -104,7 +104,8 @@ def problems(stored: Run, refs: list[TaskRef], tasks: dict[str, Task], candidate
 
 def _of_candidate(stored: Run, candidate: Candidate) -> Iterator[str]:
     if candidate.content_hash not in [item.get("content_hash") for item in stored.candidates]:
-        yield f"{candidate.path}: not the candidate that was judged; its contents differ (name the judged one)"
+        text = "not the candidate that was judged; its contents differ (name that one with --candidate=DIR)"
+        yield f"{candidate.path}: {text}"
     listed = [item.get("name") for item in stored.candidates]
     for name in stored.names:
         if name not in listed:

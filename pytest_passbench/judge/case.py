@@ -46,7 +46,7 @@ class Case:
 
     @property
     def fault(self) -> ArmResult | None:
-        """What is wrong with the candidate before anything of it runs; None if nothing is."""
+        """The result of a candidate that cannot be run; None if it can."""
         passes = self.candidate.passes_for(self.task.id)
         if passes is None:
             return ArmResult("pass_miss", "load", "the candidate has no passes for this task")

@@ -249,8 +249,8 @@ def _read(
 
     Raises HarnessFault for a failure that may be the machine's; in the ``last`` attempt it is the candidate's.
     """
-    if case.fault is not None:
-        return case.fault
+    if (fault := case.fault) is not None:
+        return fault
     try:
         return readings.planner(case.candidate, case.passes), readings.passes(case.candidate, case.passes)
     except ArmFailure as failure:
