@@ -24,15 +24,16 @@ def write(captures: Path, out: Path) -> None:
     """Write the table of the build in the folder ``captures``: first those that were captured, in their order."""
     records = [
         {"file": path.stem, "architecture": case.architecture, "library": case.library, "family": case.family,
-         "seconds": case.seconds, "graphs": case.ids, "refused": json.dumps(case.refused, sort_keys=True),
-         "failure": ""}
+         "position": case.position, "seconds": case.seconds, "graphs": case.ids,
+         "refused": json.dumps(case.refused, sort_keys=True), "failure": ""}
         for path, case in cases_by_file(captures)
     ]  # fmt: skip
     for path in sorted(captures.glob(f"*{FAILED}")):
         name = path.stem.replace("__", "/", 1)
         records.append(
             {"file": path.stem, "architecture": name, "library": name.partition("/")[0], "family": "",
-             "seconds": 0.0, "graphs": [], "refused": "{}", "failure": path.read_text(encoding="utf-8")}
+             "position": 0, "seconds": 0.0, "graphs": [], "refused": "{}",
+             "failure": path.read_text(encoding="utf-8")}
         )  # fmt: skip
     pyarrow = shards.arrow()
     table = pyarrow.Table.from_pylist(records)
@@ -65,7 +66,7 @@ def restore(out: Path, captures: Path) -> int:
 
 
 def _case(record: dict[str, object]) -> CaseRows:
-    names = ("architecture", "library", "family", "seconds")
+    names = ("architecture", "library", "family", "position", "seconds")
     case = CaseRows(**{name: record[name] for name in names})  # type: ignore[arg-type]
     case.ids, case.refused = list(record["graphs"]), json.loads(str(record["refused"]))  # type: ignore[call-overload]
     return case

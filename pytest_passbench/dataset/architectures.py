@@ -29,7 +29,8 @@ WHOLE_AFTER_CUT = 4
 class Architecture:
     """A case with its library, the library's licence, and the family that it is split by.
 
-    ``parts`` is False if its whole graphs alone become rows, at one size and in float32.
+    ``parts`` is False if its whole graphs alone become rows, at one size and in float32. ``position`` is that in the
+    library's list.
     """
 
     case: ModelCase
@@ -37,6 +38,12 @@ class Architecture:
     license: str
     family: str
     parts: bool = True
+    position: int = 0
+
+    @property
+    def rank(self) -> tuple[int, str]:
+        """The place among all libraries', which take turns. The first by rank has the row of a shared text."""
+        return self.position, self.case.name
 
     @property
     def version(self) -> str:
@@ -92,7 +99,10 @@ def libraries(names: Collection[str] = (), also: Iterable[Path] = ()) -> dict[st
         raise UserError(f"{', '.join(missing)}: no such library is installed here", where="--sources",
                         remedy=f"name some of {', '.join(sorted(libraries(also=also)))}")  # fmt: skip
     return {
-        library: list(_mixed(_first_cut(in_turn(group, lambda item: item.family))))
+        library: [
+            dataclasses.replace(item, position=position)
+            for position, item in enumerate(_mixed(_first_cut(in_turn(group, lambda item: item.family))))
+        ]
         for library, group in groups.items()
         if not is_left_out(library)
     }

@@ -66,9 +66,9 @@ class BuildSettings:
 
 @dataclass
 class Progress:
-    """Progress of a build: rows' ids, strict forms and fusible ranges, and each library's yields in order."""
+    """Progress of a build: each id's first giver, strict forms, fusible ranges, each library's yields in order."""
 
-    ids: set[str] = field(default_factory=set)
+    givers: dict[str, tuple[int, str]] = field(default_factory=dict)
     forms: set[str] = field(default_factory=set)
     ranges: RunRanges = field(default_factory=dict)
     architectures: Counter[str] = field(default_factory=Counter)
@@ -77,13 +77,22 @@ class Progress:
     def add(self, case: CaseRows) -> int:
         """Add an architecture's rows. Return the number of strict forms that are new."""
         before = len(self.forms)
-        self.ids.update(row.id for row in case.rows)
+        for row in case.rows:
+            self.givers[row.id] = min(case.rank, self.givers.get(row.id, case.rank))
         self.forms.update(row.form for row in case.rows)
         self.ranges.update(case.ranges)
         self.architectures[case.library] += 1
         new = len(self.forms) - before
         self.yields.setdefault(case.library, []).append((new, case.seconds))
         return new
+
+    def given_before(self, architecture: Architecture) -> set[str]:
+        """Return the ids that earlier architectures gave.
+
+        An id of a later one, which may have ended first, is not among them. So a build on many machines has the rows
+        of a build on one.
+        """
+        return {key for key, rank in self.givers.items() if rank < architecture.rank}
 
     def is_exhausted(self, library: str) -> bool:
         """Return True if the library's latest architectures gave too few new forms for their CPU time."""
@@ -116,13 +125,13 @@ def build(
         new = state.add(case)
         return (
             f": {new} new forms of {len(case.rows)} graphs in {case.seconds:.0f} s; {len(state.forms):,} forms, "
-            f"{len(state.ids):,} graphs, {sum(state.architectures.values()):,} architectures"
+            f"{len(state.givers):,} graphs, {sum(state.architectures.values()):,} architectures"
         )
 
     jobs = _libraries_in_turn(groups, settings, state)
     if ray is not None:
         cluster = RayJobs(ray, settings.timeout, progress, ended)
-        return cluster.run(jobs, lambda: (state.ids, state.ranges), settings.budget)
+        return cluster.run(jobs, lambda of: (state.given_before(of), state.ranges), settings.budget)
     captures = (job for _, job in jobs)
     return run_jobs(captures, settings.processes, settings.timeout, progress, budget=settings.budget, ended=ended)
 
@@ -161,7 +170,7 @@ def _open_jobs(
 
 def _work(architecture: Architecture, target: Path, state: Progress) -> None:
     """Write an architecture's rows. It runs in a forked process, which has the state of the moment."""
-    case = extract(architecture, state.ids, state.ranges)
+    case = extract(architecture, state.given_before(architecture), state.ranges)
     write_text(target, json.dumps(case.to_data()))
 
 
@@ -188,12 +197,12 @@ def cases_by_file(captures: Path) -> Iterator[tuple[Path, CaseRows]]:
 def merged(groups: Iterable[CaseRows]) -> list[GraphRow]:
     """Return every row once, in the order of the ids.
 
-    The architecture that was captured first gives a row, and all that have its text give their families. Two that
-    were captured at the same time may both have a row. The first by name then gives it.
+    The first architecture by rank gives a row, whichever was captured first. All that have its text give their
+    families.
     """
     rows: dict[str, GraphRow] = {}
     families: dict[str, set[str]] = {}
-    for case in sorted(groups, key=lambda case: case.architecture):
+    for case in sorted(groups, key=lambda case: case.rank):
         for key in case.ids:
             families.setdefault(key, set()).add(case.family)
         for row in case.rows:

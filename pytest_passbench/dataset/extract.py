@@ -39,11 +39,11 @@ MARKED: tuple[rules.Rule, ...] = (
 def extract(architecture: Architecture, known: Collection[str], ranges: RunRanges) -> CaseRows:
     """Return the rows of an architecture.
 
-    ``known`` are ids of rows that other architectures gave: of these the id alone is returned. ``ranges`` are the
+    ``known`` are ids of rows that earlier architectures gave: of these the id alone is returned. ``ranges`` are the
     fusible ranges of runs that were searched before. Raises any exception of the model at its first size.
     """
     begin = time.process_time()
-    result = CaseRows(architecture.case.name, architecture.library, architecture.family)
+    result = CaseRows(architecture.case.name, architecture.library, architecture.family, architecture.position)
     graphs = capture_case(architecture.case, once=not architecture.parts)
     all_ranges = dict(ranges)
     by_id: dict[str, GraphRow] = {}

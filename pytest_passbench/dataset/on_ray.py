@@ -25,6 +25,8 @@ from pytest_passbench.forge.windows import RunRanges
 MAX_LOSSES = 3
 """An architecture fails if so many processes ended over it."""
 POLL_SECONDS = 1.0
+State = Callable[[Architecture], tuple[set[str], RunRanges]]
+"""What a build has at the moment: the ids that an architecture need not give, and the fusible ranges."""
 
 
 @dataclass
@@ -51,11 +53,9 @@ class RayJobs:
         self.failed: list[str] = []
         self._done = 0
 
-    def run(self, jobs: Iterator[tuple[Architecture, Job]], state: Callable[[], tuple[set[str], RunRanges]],
-            budget: float) -> list[str]:  # fmt: skip
+    def run(self, jobs: Iterator[tuple[Architecture, Job]], state: State, budget: float) -> list[str]:
         """Run the jobs that are open. Return the names of those that failed. None begins after ``budget`` seconds.
 
-        ``state`` returns the known ids and the fusible ranges of the moment.
         """
         begin, exhausted = time.monotonic(), False
         try:
@@ -75,11 +75,11 @@ class RayJobs:
     def _cores(self) -> int:
         return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
-    def _begin(self, task: _RemoteCapture, state: Callable[[], tuple[set[str], RunRanges]]) -> None:
+    def _begin(self, task: _RemoteCapture, state: State) -> None:
         task.deadline = time.monotonic() + self._timeout
-        self._running[self._extract.remote(task.architecture, *state())] = task
+        self._running[self._extract.remote(task.architecture, *state(task.architecture))] = task
 
-    def _collect(self, state: Callable[[], tuple[set[str], RunRanges]]) -> None:
+    def _collect(self, state: State) -> None:
         done, _ = (
             self._ray.wait(list(self._running), num_returns=1, timeout=POLL_SECONDS) if self._running else ([], [])
         )

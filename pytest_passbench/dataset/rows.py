@@ -57,20 +57,27 @@ class GraphRow:
 
 @dataclass
 class CaseRows:
-    """The rows of one architecture.
+    """The rows of one architecture. ``position`` is its place in the library's list.
 
-    ``rows`` are its new graphs, ``ids`` the hashes of all, those that were there before included. ``ranges`` are
-    the fusible ranges of the runs that were searched. ``refused`` counts the graphs that were left out, by rule.
+    ``rows`` are its new graphs, ``ids`` the hashes of all, those that earlier architectures gave included.
+    ``ranges`` are the fusible ranges of the runs that were searched. ``refused`` counts the graphs that were left
+    out, by rule.
     """
 
     architecture: str
     library: str
     family: str
+    position: int
     seconds: float = 0.0
     rows: list[GraphRow] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     ranges: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def rank(self) -> tuple[int, str]:
+        """That of :class:`~pytest_passbench.dataset.architectures.Architecture`."""
+        return self.position, self.architecture
 
     def to_data(self) -> dict[str, Any]:
         """Return the object as JSON can hold it."""

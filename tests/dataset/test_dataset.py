@@ -370,6 +370,17 @@ def test_the_pages_own_architecture_can_be_built(tmp_path):
 
 @pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore")
+def test_the_first_architecture_has_a_shared_text_even_if_it_is_captured_last(folder, tmp_path, monkeypatch):
+    gelu_broken = MODELS.replace('"gelu": (Block, torch.nn.GELU())', '"gelu": (Broken,)')
+    with monkeypatch.context() as at_first:
+        at_first.setitem(globals(), "MODELS", gelu_broken)
+        assert main(build(tmp_path)) == 0
+    assert files(tmp_path) != files(folder)
+    (tmp_path / "set" / "captures" / "own__gelu.failed").unlink()
+    assert main(build(tmp_path)) == 0
+    assert files(tmp_path) == files(folder)
+
+
 def test_a_cluster_builds_the_same_and_outlives_a_node(folder, tmp_path):
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
