@@ -83,7 +83,7 @@ def evaluate(args: argparse.Namespace) -> int:
         async def count_text_tokens(self, text: str) -> int:
             return len(text)
 
-    @modelapi(name="scripted")
+    @modelapi(name="scripted")  # type: ignore[untyped-decorator]
     def scripted() -> type[ModelAPI]:
         return Scripted
 
@@ -103,7 +103,7 @@ def evaluate(args: argparse.Namespace) -> int:
 
 def next_call(name: str, turn: int, texts: str) -> tuple[str, dict[str, Any]] | None:
     """Return the call that a model makes at a turn, after messages with these texts."""
-    judged = ("judge", {}), ("submit", {"answer": "done"})
+    judged: tuple[tuple[str, dict[str, Any]], ...] = ("judge", {}), ("submit", {"answer": "done"})
     if name == "malformed":
         return (("no_such_tool", {"x": 1}), ("write_file", {"nme": "a.py"}), None)[min(turn, 2)]
     if name == "endless":

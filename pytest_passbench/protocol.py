@@ -1,4 +1,4 @@
-"""The messages between judge and runner: the only module that both sides share.
+"""The messages between judge and runner, which both sides share.
 
 *Control* messages (build this, fork a runner) are JSON with a length before it, and may come with file descriptors.
 *Block* messages (go, done) have a fixed layout. The outputs of a block lie in the runner's memory. The runner has

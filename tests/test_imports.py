@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import graphlib
+import re
 import subprocess
 import sys
 
@@ -25,6 +26,13 @@ def test_no_module_imports_itself_by_way_of_others():
 
 def test_rooms_keep_to_their_contracts(capsys):
     assert lint_imports(no_cache=True) == 0, capsys.readouterr().out
+
+
+def test_the_page_of_the_design_has_every_room_and_no_other():
+    page = (ROOT / "docs/design.md").read_text(encoding="utf-8")
+    tree = page.partition("## The tree")[2].partition("## Where is")[0]
+    rooms = {path.parent.name for path in (ROOT / "pytest_passbench").glob("*/__init__.py")}
+    assert set(re.findall(r"^  (\w+)/ ", tree, re.M)) == rooms
 
 
 BARE = """

@@ -11,7 +11,7 @@ from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
-from pytest_passbench.judge.measure.floor import merged
+from pytest_passbench.judge.measure.noise import merged
 from pytest_passbench.run.judging import Judge, LastingJudge, make_judge, records
 from pytest_passbench.run.ledger import Ledger
 from pytest_passbench.run.merge import common

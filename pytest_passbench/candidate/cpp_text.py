@@ -1,9 +1,9 @@
 """Checks of a kernel's C++ text. They refuse what cannot be seen in the built library.
 
 The library shows the functions that a kernel calls, the storage that it keeps and the constructors that it runs,
-however they were spelled (:mod:`pytest_passbench.judge.builder.elf`). The text shows inline assembly, attributes that
-place or rename code, headers, pragmas, and builtins for clocks and frames. Macros are not expanded. So whatever could
-build such a name is refused: token pasting, trigraphs, and names of the compiler's own headers.
+however they were spelled (:mod:`pytest_passbench.judge.builder.check`). The text shows inline assembly, attributes
+that place or rename code, headers, pragmas, and builtins for clocks and frames. Macros are not expanded. So whatever
+could build such a name is refused: token pasting, trigraphs, and names of the compiler's own headers.
 """
 
 from __future__ import annotations

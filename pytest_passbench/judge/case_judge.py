@@ -23,7 +23,7 @@ from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.inputs import default as default_generator
 from pytest_passbench.judge.measure.allowance import REMEASURED, REMEASURED_TO_REFERENCE, Allowance, Budget
-from pytest_passbench.judge.measure.floor import Noise
+from pytest_passbench.judge.measure.noise import Noise
 from pytest_passbench.judge.reading.planning import OUT, Planner
 from pytest_passbench.judge.reading.reader import READING
 from pytest_passbench.judge.reading.readings import Readings
@@ -38,7 +38,7 @@ UNNEEDED = "not measured: there was no candidate to hold against it"
 
 @dataclass
 class _Attempt:
-    """An attempt at judging a case, with its record and its time. ``earlier`` is a measurement to be continued."""
+    """An attempt of :mod:`.attempts` at a case: its record and time. ``earlier`` is a measurement to be continued."""
 
     case: Case
     record: Record

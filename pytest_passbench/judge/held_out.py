@@ -20,7 +20,7 @@ from pytest_passbench.judge.bench import Deadline, Stopwatch
 from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.measure.allowance import QUICK
-from pytest_passbench.judge.measure.floor import Noise
+from pytest_passbench.judge.measure.noise import Noise
 from pytest_passbench.judge.reading.reader import READING
 from pytest_passbench.judge.trial import Trial
 from pytest_passbench.suite.build import check_graphs

@@ -17,7 +17,7 @@ from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.seed import commitment
-from pytest_passbench.judge.measure.floor import merged
+from pytest_passbench.judge.measure.noise import merged
 from pytest_passbench.plugin import ci, invocation, nodeid
 from pytest_passbench.plugin.collect import SAMPLE, SUBGRAPH
 from pytest_passbench.plugin.live import outcome, spell

@@ -1,4 +1,4 @@
-"""Running under pytest-xdist: devices to workers, and tasks to workers, longest first."""
+"""Running under pytest-xdist: devices and tasks to workers, longest tasks first. ``active`` takes in results."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The untrusted side: code that runs inside a sandbox. It imports nothing of ``judge``."""
+"""The untrusted side: code that runs in a sandbox, without anything of ``judge``. ``zygote`` starts readers, too."""

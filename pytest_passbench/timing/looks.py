@@ -93,7 +93,8 @@ class Stopping:
     half width must be at most ``clear_half_width``, or ``clear_share`` of the ratio's distance from 1, in logs.
     ``correlation`` is that of successive pairs on this machine
     (:func:`pytest_passbench.timing.series.pooled_lag1` of the A/A sessions); it widens every interval. Raises
-    ValueError if ``delta`` is below :data:`MIN_DELTA`, or if there is no look at ``max_pairs``.
+    ValueError if ``delta`` is below :data:`MIN_DELTA`, or if there is no look at ``max_pairs``, which a judge takes
+    from its allowance.
     """
 
     delta: float = MIN_DELTA
