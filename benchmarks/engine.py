@@ -125,7 +125,9 @@ NOBODY: Any = SimpleNamespace(
     name="eager",
     path=Path(),
     folder=lambda _passes: "",
-    passes_for=lambda _task: SimpleNamespace(path=Path(), stems=(), mistakes="", problem="", faults=()),
+    passes_for=lambda _task: SimpleNamespace(
+        path=Path(), stems=(), mistakes="", problem="", faults=(), kinds=frozenset()
+    ),
 )
 
 

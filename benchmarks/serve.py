@@ -1,6 +1,7 @@
 """`passbench serve` under load, with a client and the judge killed: is an answer lost, or counted twice?
 
-    python benchmarks/serve.py --minutes 10 --clients 8
+    python benchmarks/serve.py --minutes 10 --clients 8            # two at least
+    python benchmarks/serve.py --minutes 2 --clients 32 --calm     # how many answers a minute
 
 A client is a process. Its sessions are on tasks drawn from ``lite``: it has a pass generated, has it judged twice
 with another comment each time, and compares the session's attempts with the answers that it got. Somebody without
@@ -40,6 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--calm", action="store_true", help="nobody is killed: how many answers a minute")
     parser.add_argument("--client", nargs=3, metavar=("PORT", "NUMBER", "LOG"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.client:
@@ -67,16 +69,7 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
     refusals: Counter[str] = Counter()
     intruder = threading.Thread(target=intrude, args=(port, begin + seconds, refusals))
     intruder.start()
-    sleep_until(begin + seconds / 3)
-    while lines(logs[0])[-1:] != [{"asked": "judge"}]:
-        time.sleep(POLL_SECONDS)
-    clients[0].kill()
-    sleep_until(begin + seconds / 2)
-    while not any(lines(log)[-1:] == [{"asked": "judge"}] for log in logs[1:]):
-        time.sleep(POLL_SECONDS)
-    struck = [pid for pid in descendants(server.pid) if b"api.serving" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    for pid in struck:
-        os.kill(pid, signal.SIGKILL)
+    struck = [] if args.calm else strike(server.pid, clients[0], logs, begin, seconds)
     codes = [client.wait() for client in clients]
     intruder.join()
     health = ask(HTTPConnection("127.0.0.1", port), "GET", "/health")[1]
@@ -86,6 +79,21 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
     print(f"judges killed {len(struck)}; without the token {dict(refusals)}; callers left {health['callers']}, "
           f"sessions left {health['sessions']}; server's exit code {server.returncode}, "
           f"its stderr {errors!r}")  # fmt: skip
+
+
+def strike(server: int, client: subprocess.Popen[bytes], logs: list[Path], begin: float, seconds: float) -> list[int]:
+    """Kill a client in mid-step and later the judge's process, whose ids are returned."""
+    sleep_until(begin + seconds / 3)
+    while lines(logs[0])[-1:] != [{"asked": "judge"}]:
+        time.sleep(POLL_SECONDS)
+    client.kill()
+    sleep_until(begin + seconds / 2)
+    while not any(lines(log)[-1:] == [{"asked": "judge"}] for log in logs[1:]):
+        time.sleep(POLL_SECONDS)
+    struck = [pid for pid in descendants(server) if b"api.serving" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    for pid in struck:
+        os.kill(pid, signal.SIGKILL)
+    return struck
 
 
 def sleep_until(moment: float) -> None:
