@@ -115,7 +115,13 @@ def judged(session: Session, case: Case, candidate: Any) -> list[Record]:
 #: Stands for a candidate's readings if there is no candidate.
 NO_READINGS: Any = SimpleNamespace(
     arm=lambda: SimpleNamespace(ready=lambda: None),
-    planner=lambda *_: SimpleNamespace(reader=SimpleNamespace(freeze=lambda: None, output=str), located=str),
+    planner=lambda *_: SimpleNamespace(
+        reader=SimpleNamespace(freeze=lambda: None, output=str),
+        located=str,
+        begin=lambda _out: None,
+        late=None,
+        asked=(),
+    ),
     passes=lambda *_: (),
     forget=lambda: None,
     close=lambda: None,
@@ -123,6 +129,7 @@ NO_READINGS: Any = SimpleNamespace(
 #: Stands for a candidate where there is none.
 NOBODY: Any = SimpleNamespace(
     name="eager",
+    content_hash="",
     path=Path(),
     folder=lambda _passes: "",
     passes_for=lambda _task: SimpleNamespace(
