@@ -20,6 +20,7 @@ from statistics import median
 from types import SimpleNamespace
 from typing import Any, Self
 
+from pytest_passbench.candidate.layout import PassDir
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
@@ -132,9 +133,7 @@ NOBODY: Any = SimpleNamespace(
     content_hash="",
     path=Path(),
     folder=lambda _passes: "",
-    passes_for=lambda _task: SimpleNamespace(
-        path=Path(), stems=(), mistakes="", problem="", faults=(), kinds=frozenset()
-    ),
+    passes_for=lambda _task: PassDir(Path(), ()),
 )
 
 

@@ -5,7 +5,7 @@
 An honest model has a generated pass judged, and submits. A cheating one gives its kernel a memory of earlier calls.
 One calls tools that there are not, and one never stops. Each has three turns. The honest model's evaluation is
 killed after eight judgings, and the same command goes on. DIR has the logs, and ``judgings.jsonl`` with a line for
-each judging.
+each judging. Exits with 1 if an evaluation failed or an answer was judged twice.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
 MODELS = ("honest", "cheating", "malformed", "endless")
 SCORES = ("AS", "reward", "correct", "correct_fp64", "integrity", "attempts", "turns")
 KILLED_AFTER = 8  # judgings
 MEMORY = r"\1 static int calls; if (++calls > 3) return;"
 
 
-def main() -> None:
+def main() -> int:
     """Evaluate each model, and print what came of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="DIR")
@@ -38,8 +38,9 @@ def main() -> None:
     parser.add_argument("--model", choices=MODELS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.model:
-        sys.exit(evaluate(args))
+        return evaluate(args)
     args.folder.mkdir(parents=True, exist_ok=True)
+    failed = False
     for name in MODELS:
         command = [sys.executable, __file__, str(args.folder), f"--tasks={args.tasks}", f"--turns={args.turns}"]
         begin = time.monotonic()
@@ -47,8 +48,9 @@ def main() -> None:
             first = subprocess.Popen([*command, "--model", name], start_new_session=True)
             kill_after(first, args.folder, KILLED_AFTER)
         process = subprocess.run([*command, "--model", name], check=False)
+        failed = failed or process.returncode != 0
         print(f"{name}: exit code {process.returncode}, {time.monotonic() - begin:.0f} s", flush=True)
-    report(args.folder)
+    return 1 if report(args.folder) or failed else 0
 
 
 def kill_after(process: subprocess.Popen[bytes], folder: Path, count: int) -> None:
@@ -62,31 +64,11 @@ def kill_after(process: subprocess.Popen[bytes], folder: Path, count: int) -> No
 
 def evaluate(args: argparse.Namespace) -> int:
     """Run `passbench agent` with a scripted model, and note each judging."""
-    from inspect_ai.model import ChatMessageAssistant, ModelAPI, ModelOutput, ModelUsage, modelapi
-
     from pytest_passbench.agents.shared_judge import SharedJudge
     from pytest_passbench.commands.main import main as passbench
+    from shared.scripted_api import register
 
-    class Scripted(ModelAPI):
-        """A model that answers by a script."""
-
-        async def generate(self, input: list[Any], *_arguments: Any, **_settings: Any) -> ModelOutput:
-            turn = sum(isinstance(message, ChatMessageAssistant) for message in input)
-            call = next_call(self.model_name, turn, "\n".join(message.text for message in input))
-            if call is None:
-                output = ModelOutput.from_content(self.model_name, "I give up")
-            else:
-                output = ModelOutput.for_tool_call(self.model_name, *call)
-            output.usage = ModelUsage(input_tokens=10, output_tokens=5, total_tokens=15)
-            return output
-
-        async def count_text_tokens(self, text: str) -> int:
-            return len(text)
-
-    @modelapi(name="scripted")  # type: ignore[untyped-decorator]
-    def scripted() -> type[ModelAPI]:
-        return Scripted
-
+    register(next_call)
     judge = SharedJudge.judge
 
     def noted(self: SharedJudge, files: Any, task: Any, is_awaited: Any) -> Any:
@@ -101,8 +83,8 @@ def evaluate(args: argparse.Namespace) -> int:
     return int(passbench([*command, f"--out={args.folder / 'logs'}"]))
 
 
-def next_call(name: str, turn: int, texts: str) -> tuple[str, dict[str, Any]] | None:
-    """Return the call that a model makes at a turn, after messages with these texts."""
+async def next_call(name: str, turn: int, messages: Sequence[Any]) -> tuple[str, dict[str, Any]] | None:
+    """Return the call that a model makes at a turn."""
     judged: tuple[tuple[str, dict[str, Any]], ...] = ("judge", {}), ("submit", {"answer": "done"})
     if name == "malformed":
         return (("no_such_tool", {"x": 1}), ("write_file", {"nme": "a.py"}), None)[min(turn, 2)]
@@ -110,7 +92,7 @@ def next_call(name: str, turn: int, texts: str) -> tuple[str, dict[str, Any]] | 
         return judged[0]
     if name == "honest":
         return (("new_pass", {}), *judged)[min(turn, 2)]
-    return (("write_file", cheat(texts)), *judged)[min(turn, 2)]
+    return (("write_file", cheat("\n".join(message.text for message in messages))), *judged)[min(turn, 2)]
 
 
 def cheat(texts: str) -> dict[str, str]:
@@ -134,8 +116,8 @@ def judgings(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def report(folder: Path) -> None:
-    """Print each model's samples, judgings and scores."""
+def report(folder: Path) -> int:
+    """Print each model's samples, judgings and scores. Return how often an answer was judged again."""
     from inspect_ai.log import list_eval_logs, read_eval_log
 
     noted = judgings(folder)
@@ -148,7 +130,8 @@ def report(folder: Path) -> None:
         means = {name: round(sum(value[name] for value in values) / max(len(values), 1), 3) for name in SCORES}
         limits = Counter(sample.limit.type for sample in log.samples or [] if sample.limit)
         print(f"{log.eval.model}: {log.status}, {len(values)} samples, means {means}, limits {dict(limits)}")
+    return again
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -6,7 +6,8 @@
 A client is a process. Its sessions are on tasks drawn from ``lite``: it has a pass generated, has it judged twice
 with another comment each time, and compares the session's attempts with the answers that it got. Somebody without
 the token asks for all that is served meanwhile. The first client is killed after a third of the time, in mid-step,
-and the judge's process at half time.
+and the judge's process at half time. Exits with 1 if an answer was lost or counted twice, or if anything else went
+wrong.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ ATTEMPTS = 2  # of a session
 POLL_SECONDS = 0.05
 
 
-def main() -> None:
+def main() -> int:
     """Serve, strike, count, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
@@ -47,13 +48,15 @@ def main() -> None:
     if args.client:
         port, number, log = args.client
         episodes(int(port), int(number), Path(log), time.monotonic() + 60 * args.minutes)
-        return
+        return 0
+    if args.clients < 2 and not args.calm:
+        parser.error("--clients: the first is killed, so there have to be two at least, or --calm")
     with tempfile.TemporaryDirectory(prefix="passbench-serve-") as folder:
-        measure(args, Path(folder))
+        return measure(args, Path(folder))
 
 
-def measure(args: argparse.Namespace, folder: Path) -> None:
-    """Run the server and its clients, and print what came of it."""
+def measure(args: argparse.Namespace, folder: Path) -> int:
+    """Run the server and its clients, print what came of it, and return 1 if it is not as it has to be."""
     (folder / "token").write_text(TOKEN)
     command = [sys.executable, "-c", "import sys; from pytest_passbench.commands.main import main; sys.exit(main())"]
     server = subprocess.Popen([*command, "serve", "--port=0", f"--token-file={folder / 'token'}"], cwd=folder,
@@ -73,27 +76,46 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
     codes = [client.wait() for client in clients]
     intruder.join()
     health = ask(HTTPConnection("127.0.0.1", port), "GET", "/health")[1]
+    left_whole = args.calm or is_whole(port, lines(logs[0]))
     server.send_signal(signal.SIGINT)
     _, errors = server.communicate(timeout=120)
-    report(logs, codes, begin)
-    print(f"judges killed {len(struck)}; without the token {dict(refusals)}; callers left {health['callers']}, "
-          f"sessions left {health['sessions']}; server's exit code {server.returncode}, "
+    faulty = report(logs, codes, begin) + (not left_whole)
+    print(f"what a killed client left is whole: {left_whole}; judges killed {len(struck)}; without the token "
+          f"{dict(refusals)}; callers left {health['callers']}; server's exit code {server.returncode}, "
           f"its stderr {errors!r}")  # fmt: skip
+    expected = [-signal.SIGKILL] * (not args.calm) + [0] * (args.clients - (not args.calm))
+    is_right = codes == expected and len(struck) == (not args.calm) and refusals.keys() == {"401"}
+    return 0 if is_right and not faulty and not health["callers"] and server.returncode == 0 and not errors else 1
+
+
+def is_whole(port: int, rows: list[dict[str, Any]]) -> bool:
+    """Return True if a killed client's session has the attempts that the client had answers to.
+
+    The one that it was killed in may have been judged too.
+    """
+    begun = max(index for index, row in enumerate(rows) if "begun" in row)
+    answered = sum(row.get("judged", False) for row in rows[begun:])
+    state = ask(HTTPConnection("127.0.0.1", port), "GET", f"/state?session={rows[begun]['begun']}")[1]
+    return bool(answered <= len(state["attempts"]) <= answered + 1)
 
 
 def strike(server: int, client: subprocess.Popen[bytes], logs: list[Path], begin: float, seconds: float) -> list[int]:
     """Kill a client in mid-step and later the judge's process, whose ids are returned."""
     sleep_until(begin + seconds / 3)
-    while lines(logs[0])[-1:] != [{"asked": "judge"}]:
-        time.sleep(POLL_SECONDS)
+    wait_until_judged(logs[:1], begin + seconds)
     client.kill()
     sleep_until(begin + seconds / 2)
-    while not any(lines(log)[-1:] == [{"asked": "judge"}] for log in logs[1:]):
-        time.sleep(POLL_SECONDS)
+    wait_until_judged(logs[1:], begin + seconds)
     struck = [pid for pid in descendants(server) if b"api.serving" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     for pid in struck:
         os.kill(pid, signal.SIGKILL)
     return struck
+
+
+def wait_until_judged(logs: list[Path], end: float) -> None:
+    """Wait until one of these clients awaits a judging, or until ``end``."""
+    while time.monotonic() < end and not any(lines(log)[-1:] == [{"asked": "judge"}] for log in logs):
+        time.sleep(POLL_SECONDS)
 
 
 def sleep_until(moment: float) -> None:
@@ -133,16 +155,16 @@ def episodes(port: int, number: int, log: Path, end: float) -> None:
 
         while time.monotonic() < end:
             session = ask(connection, "POST", "/reset", {"task": draw.choice(tasks)})[1]["session"]
+            write(begun=session)
             answers = judged_twice(connection, session, number, write)
             state = ask(connection, "GET", f"/state?session={session}")[1]
             rewards = [attempt["reward"] for attempt in state["attempts"]]
             best = [max(rewards[: place + 1]) for place in range(len(rewards))]
             write(
                 session=session,
-                answered=len(answers),
-                lost=len(answers) - len(rewards) - state["unjudged"],
                 unjudged=state["unjudged"],
-                same=[answer for answer in answers if answer is not None] == best,
+                same=[answer for answer in answers if answer is not None] == best
+                and answers.count(None) == state["unjudged"],
                 waited=[attempt["waiting_seconds"] for attempt in state["attempts"]],
                 judging=[attempt["judging_seconds"] for attempt in state["attempts"]],
             )
@@ -178,8 +200,8 @@ def lines(log: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text().split("\n")[:-1]] if log.exists() else []
 
 
-def report(logs: list[Path], codes: list[int], begin: float) -> None:
-    """Print what the clients' logs say."""
+def report(logs: list[Path], codes: list[int], begin: float) -> int:
+    """Print what the clients' logs say. Return the number of sessions whose attempts are not the answers."""
     rows = [line for log in logs for line in lines(log)]
     sessions = [row for row in rows if "session" in row]
     answers = [row for row in rows if "code" in row]
@@ -189,12 +211,13 @@ def report(logs: list[Path], codes: list[int], begin: float) -> None:
     codes_of_answers = dict(Counter(row["code"] for row in answers))
     print(f"{len(sessions)} sessions, {len(answers)} answers to 'judge' in {minutes:.1f} minutes; by code "
           f"{codes_of_answers}; not judged {refused}")  # fmt: skip
-    faulty = sum(row["lost"] != 0 or not row["same"] for row in sessions)
+    faulty = sum(not row["same"] for row in sessions)
     print(f"sessions whose attempts are not the answers: {faulty}")
     if judging:
         print(f"seconds of a judging: median {median(judging):.1f}; of waiting: median {median(waited):.1f}, most "
               f"{max(waited):.1f}; clients' exit codes {codes}")  # fmt: skip
+    return faulty
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

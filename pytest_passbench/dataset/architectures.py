@@ -29,8 +29,8 @@ WHOLE_AFTER_CUT = 4
 class Architecture:
     """A case with its library, the library's licence, and the family that it is split by.
 
-    ``parts`` is False if its whole graphs alone become rows, at one size and in float32. ``position`` is that in the
-    library's list.
+    ``parts`` is False if its whole graphs alone become rows, at one size and in float32. ``position`` is its
+    place in the library's list.
     """
 
     case: ModelCase
@@ -42,7 +42,7 @@ class Architecture:
 
     @property
     def rank(self) -> tuple[int, str]:
-        """The place among all libraries', which take turns. The first by rank has the row of a shared text."""
+        """The place in the order in which libraries take turns. The first by rank has the row of a shared text."""
         return self.position, self.case.name
 
     @property

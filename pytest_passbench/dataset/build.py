@@ -86,13 +86,13 @@ class Progress:
         self.yields.setdefault(case.library, []).append((new, case.seconds))
         return new
 
-    def given_before(self, architecture: Architecture) -> set[str]:
-        """Return the ids that earlier architectures gave.
+    def done_before(self, architecture: Architecture) -> tuple[set[str], RunRanges]:
+        """Return what an architecture need not do: the ids that earlier ones gave, and the fusible ranges so far.
 
         An id of a later one, which may have ended first, is not among them. So a build on many machines has the rows
         of a build on one.
         """
-        return {key for key, rank in self.givers.items() if rank < architecture.rank}
+        return {key for key, rank in self.givers.items() if rank < architecture.rank}, self.ranges
 
     def is_exhausted(self, library: str) -> bool:
         """Return True if the library's latest architectures gave too few new forms for their CPU time."""
@@ -131,7 +131,7 @@ def build(
     jobs = _libraries_in_turn(groups, settings, state)
     if ray is not None:
         cluster = RayJobs(ray, settings.timeout, progress, ended)
-        return cluster.run(jobs, lambda of: (state.given_before(of), state.ranges), settings.budget)
+        return cluster.run(jobs, state.done_before, settings.budget)
     captures = (job for _, job in jobs)
     return run_jobs(captures, settings.processes, settings.timeout, progress, budget=settings.budget, ended=ended)
 
@@ -170,7 +170,7 @@ def _open_jobs(
 
 def _work(architecture: Architecture, target: Path, state: Progress) -> None:
     """Write an architecture's rows. It runs in a forked process, which has the state of the moment."""
-    case = extract(architecture, state.given_before(architecture), state.ranges)
+    case = extract(architecture, *state.done_before(architecture))
     write_text(target, json.dumps(case.to_data()))
 
 

@@ -25,8 +25,8 @@ from pytest_passbench.forge.windows import RunRanges
 MAX_LOSSES = 3
 """An architecture fails if so many processes ended over it."""
 POLL_SECONDS = 1.0
-State = Callable[[Architecture], tuple[set[str], RunRanges]]
-"""What a build has at the moment: the ids that an architecture need not give, and the fusible ranges."""
+DoneBefore = Callable[[Architecture], tuple[set[str], RunRanges]]
+"""What an architecture need not do at the moment: the ids that it need not give, and the fusible ranges."""
 
 
 @dataclass
@@ -53,10 +53,8 @@ class RayJobs:
         self.failed: list[str] = []
         self._done = 0
 
-    def run(self, jobs: Iterator[tuple[Architecture, Job]], state: State, budget: float) -> list[str]:
-        """Run the jobs that are open. Return the names of those that failed. None begins after ``budget`` seconds.
-
-        """
+    def run(self, jobs: Iterator[tuple[Architecture, Job]], done_before: DoneBefore, budget: float) -> list[str]:
+        """Run the jobs that are open. Return the names of those that failed. None begins after ``budget`` seconds."""
         begin, exhausted = time.monotonic(), False
         try:
             while not exhausted or self._running:
@@ -64,8 +62,8 @@ class RayJobs:
                     pair = next(jobs, None) if time.monotonic() - begin < budget else None
                     exhausted = pair is None
                     if pair is not None and pair[1].open:
-                        self._begin(_RemoteCapture(*pair, 0.0), state)
-                self._collect(state)
+                        self._begin(_RemoteCapture(*pair, 0.0), done_before)
+                self._collect(done_before)
         finally:
             for future in self._running:
                 self._ray.cancel(future, force=True)
@@ -75,11 +73,11 @@ class RayJobs:
     def _cores(self) -> int:
         return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
-    def _begin(self, task: _RemoteCapture, state: State) -> None:
+    def _begin(self, task: _RemoteCapture, done_before: DoneBefore) -> None:
         task.deadline = time.monotonic() + self._timeout
-        self._running[self._extract.remote(task.architecture, *state(task.architecture))] = task
+        self._running[self._extract.remote(task.architecture, *done_before(task.architecture))] = task
 
-    def _collect(self, state: State) -> None:
+    def _collect(self, done_before: DoneBefore) -> None:
         done, _ = (
             self._ray.wait(list(self._running), num_returns=1, timeout=POLL_SECONDS) if self._running else ([], [])
         )
@@ -93,7 +91,7 @@ class RayJobs:
                 task.losses += 1
                 if task.losses < MAX_LOSSES:
                     self._progress.note(f"{task.job.name}: its process was lost, another one begins anew")
-                    self._begin(task, state)
+                    self._begin(task, done_before)
                 else:
                     self._fail(task, f"died {task.losses} times: {line(str(error)).partition('.')[0]}")
             else:

@@ -76,7 +76,7 @@ class CaseRows:
 
     @property
     def rank(self) -> tuple[int, str]:
-        """That of :class:`~pytest_passbench.dataset.architectures.Architecture`."""
+        """The rank of its :class:`~pytest_passbench.dataset.architectures.Architecture`."""
         return self.position, self.architecture
 
     def to_data(self) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from pytest_passbench.fusion.lower import Element, Lowering, Rule, rules_into
 RULES: dict[str, Rule] = {}
 """The rules by the operator's name."""
 
-UNARY = {  # eager's own sqrt in float32 and rsqrt in half precision depend on the tensor's size in their last bit
+# Eager's own sqrt in float32 and rsqrt in half precision depend on the tensor's size in their last bit. These are
+# rounded once.
+UNARY = {
     "sqrt": "pb::sqrt({0})", "rsqrt": "1 / pb::sqrt({0})", "reciprocal": "1 / {0}", "exp": "pb::exp({0})",
     "log": "pb::log({0})", "log1p": "pb::log1p({0})", "expm1": "pb::expm1({0})", "erf": "pb::erf({0})",
     "tanh": "pb::tanh({0})", "sigmoid": "pb::sigmoid({0})", "silu": "pb::silu({0})",

@@ -17,7 +17,8 @@ pytest.importorskip("inspect_ai", reason="the extra `agents` is not installed")
 
 import anyio
 from inspect_ai.log import list_eval_logs, read_eval_log
-from inspect_ai.model import ChatMessageAssistant, ModelAPI, ModelOutput, ModelUsage, modelapi
+
+from shared.scripted_api import register
 
 # Inspect's own: its use of tenacity, and streams that it leaves to the garbage collector.
 pytestmark = [
@@ -39,35 +40,21 @@ SCRIPTS = {
 }  # fmt: skip
 
 
-class Scripted(ModelAPI):
-    """A model that makes the calls of a script, in order, and the last one for good."""
-
-    async def generate(self, input, tools, tool_choice, config):
-        name = self.model_name
-        if name == "slow":
-            await anyio.sleep(0.3)
-        if name in ("picky", "careless"):  # honest about task a alone
-            prompt = next(message.text for message in input if message.role == "user")
-            name = "honest" if "The task a:" in prompt else {"picky": None, "careless": "endless"}[name]
-        script = SCRIPTS.get(name, [None])
-        turn = sum(isinstance(message, ChatMessageAssistant) for message in input)
-        call = script[min(turn, len(script) - 1)]
-        if isinstance(call, Exception):
-            raise call
-        if call is None:
-            output = ModelOutput.from_content(self.model_name, "I give up")
-        else:
-            output = ModelOutput.for_tool_call(self.model_name, *call)
-        output.usage = ModelUsage(input_tokens=10, output_tokens=5, total_tokens=15)
-        return output
-
-    async def count_text_tokens(self, text):
-        return len(text)
+async def next_call(name, turn, messages):
+    """Make the calls of a script, in order, and the last one for good."""
+    if name == "slow":
+        await anyio.sleep(0.3)
+    if name in ("picky", "careless"):  # honest about task a alone
+        prompt = next(message.text for message in messages if message.role == "user")
+        name = "honest" if "The task a:" in prompt else {"picky": None, "careless": "endless"}[name]
+    script = SCRIPTS.get(name, [None])
+    call = script[min(turn, len(script) - 1)]
+    if isinstance(call, Exception):
+        raise call
+    return call
 
 
-@modelapi(name="scripted")
-def scripted():
-    return Scripted
+register(next_call)
 
 
 @pytest.fixture

@@ -368,8 +368,6 @@ def test_the_pages_own_architecture_can_be_built(tmp_path):
     assert {row.family for row in shards.read(tmp_path / "graphs")} == {"own/mlp"}
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.filterwarnings("ignore")
 def test_the_first_architecture_has_a_shared_text_even_if_it_is_captured_last(folder, tmp_path, monkeypatch):
     gelu_broken = MODELS.replace('"gelu": (Block, torch.nn.GELU())', '"gelu": (Broken,)')
     with monkeypatch.context() as at_first:
@@ -381,6 +379,8 @@ def test_the_first_architecture_has_a_shared_text_even_if_it_is_captured_last(fo
     assert files(tmp_path) == files(folder)
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore")
 def test_a_cluster_builds_the_same_and_outlives_a_node(folder, tmp_path):
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
