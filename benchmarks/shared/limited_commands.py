@@ -154,7 +154,8 @@ def _kept(path: Path) -> str:
 
 
 def _verdict(argv: Sequence[str], ended: bool, code: int, grown: float, out: str, err: str) -> str:
-    said = out + err if argv[0] == "pytest" else err
+    has_help = {"-h", "--help"} & {*argv}  # which pytest prints besides an error; the error itself is in stderr
+    said = out + err if argv[0] == "pytest" and not has_help else err
     if not ended:
         return "hang"
     if grown > MEMORY >> 20 or _OUT_OF_MEMORY.search(out + err):
