@@ -26,7 +26,7 @@ from shared import faulted_runs
 
 
 def main() -> None:
-    """Strike, print, write; exit with 1 if anything is left behind, or a record is lost."""
+    """Strike, print, write. Exit with 1 if anything is left or lost, or if a run outlives what ends it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="how often each fault (default: 3)")
     parser.add_argument("--only", default="", metavar="FAULT,...", help=f"of {', '.join(faulted_runs.FAULTS)}")
@@ -40,7 +40,8 @@ def main() -> None:
     REPORTS.mkdir(parents=True, exist_ok=True)
     write("faults", {"busy": arguments.busy, "outcomes": {f: [asdict(o) for o in each] for f, each in found.items()}})
     everything = [outcome for outcomes in found.values() for outcome in outcomes]
-    sys.exit(any(outcome.left or outcome.kept < outcome.before for outcome in everything))
+    survivors = [o for o in everything if faulted_runs.FAULTS[o.fault].ends and o.code == 0]
+    sys.exit(bool(survivors) or any(outcome.left or outcome.kept < outcome.before for outcome in everything))
 
 
 def _struck(fault: str, busy: bool) -> faulted_runs.Outcome:
