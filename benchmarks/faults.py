@@ -40,8 +40,16 @@ def main() -> None:
     REPORTS.mkdir(parents=True, exist_ok=True)
     write("faults", {"busy": arguments.busy, "outcomes": {f: [asdict(o) for o in each] for f, each in found.items()}})
     everything = [outcome for outcomes in found.values() for outcome in outcomes]
-    survivors = [o for o in everything if faulted_runs.FAULTS[o.fault].ends and o.code == 0]
-    sys.exit(bool(survivors) or any(outcome.left or outcome.kept < outcome.before for outcome in everything))
+    bad = [
+        outcome
+        for outcome in everything
+        if outcome.left
+        or outcome.kept < outcome.before
+        or (faulted_runs.FAULTS[outcome.fault].ends and outcome.code == 0)
+    ]
+    for outcome in bad:
+        print(outcome)
+    sys.exit(bool(bad))
 
 
 def _struck(fault: str, busy: bool) -> faulted_runs.Outcome:

@@ -183,8 +183,10 @@ def strike(faults: Sequence[str], folder: Path, *options: str) -> list[Outcome]:
 
 def main() -> None:
     """Be the caller."""
-    for number in (signal.SIGINT, signal.SIGHUP):  # nohup ignores them, and a run inherits that
-        signal.signal(number, signal.SIG_DFL)
+    # A shell's background job ignores SIGINT, and nohup SIGHUP. A run would inherit that.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     names, folder = sys.argv[1].split(","), Path(sys.argv[2])
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, *(ctypes.c_ulong(number) for number in (1, 0, 0, 0)))
     outcomes = _struck(names, folder, 2 if "--busy" in sys.argv else 0)

@@ -70,6 +70,7 @@ def warm_up(folder: Path) -> None:
         _run(["verify", str(stored), f"--tasks={task}"])
         _run(["merge", str(folder / "out"), str(stored)])
         _run(["show", "--json", str(stored)])
+        # It is no log. Reading it imports Inspect, which takes longer than one input may.
         _run(["trajectories", str(stored), f"--out={folder / 'no trajectories'}"])
         _run(["pytest", "--passbench", f"--candidate={candidate}", str(task)])
 

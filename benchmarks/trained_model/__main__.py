@@ -31,7 +31,7 @@ def graphs(args: argparse.Namespace) -> None:
 
 def judge(args: argparse.Namespace) -> None:
     """Have the teacher's answers judged, each once."""
-    pairs.judge_pairs(args.folder, args.most)
+    pairs.judge_pairs(args.folder, args.most, args.held_out)
 
 
 def mend(args: argparse.Namespace) -> None:
@@ -115,7 +115,7 @@ def parser() -> argparse.ArgumentParser:
     lines.add_argument("--steps", type=int, default=60, help="steps of training by rewards")
     lines.add_argument("--arm", choices=("random", "sft", "grpo", "body", "controls"), default="sft")
     lines.add_argument("--split", choices=("validation", "test"), default="validation")
-    lines.add_argument("--held-out", type=int, default=100, help="held-out graphs, of real and of random ones each")
+    lines.add_argument("--held-out", type=int, default=100, help="held-out graphs, real and random each")
     lines.add_argument("--seed", type=int, default=0)
     lines.add_argument("--threads", type=int, default=2)
     return lines

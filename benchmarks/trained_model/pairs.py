@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from trained_model.answers import answer
@@ -15,34 +16,26 @@ from trained_model.graphs import Graph
 from trained_model.judged import judge_all, key_of
 
 JOURNAL = "teacher.jsonl"
-HELD_OUT = 150
-"""The most held-out graphs of a split and an origin whose answers are judged."""
 
 
-def judge_pairs(folder: Path, most: int) -> None:
-    """Have the teacher's answers judged: to real train graphs, held-out ones, and ``most`` random train graphs."""
-    judge_all(folder, JOURNAL, ordered(folder, most))
+def judge_pairs(folder: Path, most: int, held_out: int) -> None:
+    """Have the teacher's answers judged: to real train graphs, held-out ones, and ``most`` random train graphs.
+
+    Of each held-out split these are at most ``held_out`` real and as many random graphs.
+    """
+    judge_all(folder, JOURNAL, ordered(folder, most, held_out))
     print(json.dumps(summary(folder)))
 
 
-def ordered(folder: Path, most: int) -> Iterator[tuple[Graph, str]]:
+def ordered(folder: Path, most: int, held_out: int) -> Iterator[tuple[Graph, str]]:
     """Yield the pairs to judge in order."""
-    graphs = load(folder)
-    train = [graph for graph in graphs if graph.split == "train" and graph.origin == "random"]
-    held_out = [
-        graph
-        for split in ("test", "validation")
-        for origin in ("real", "random")
-        for graph in _some([graph for graph in graphs if (graph.split, graph.origin) == (split, origin)])
-    ]
-    real = [graph for graph in graphs if graph.split == "train" and graph.origin == "real"]
-    for graph in [*real, *held_out, *train[:most]]:
+    parts: dict[tuple[str, str], list[Graph]] = defaultdict(list)
+    for graph in load(folder):
+        parts[graph.split, graph.origin].append(graph)
+    real, train = parts.pop(("train", "real"), []), parts.pop(("train", "random"), [])
+    others = [random.Random(0).sample(part, min(held_out, len(part))) for part in parts.values()]
+    for graph in chain(real, *others, train[:most]):
         yield graph, answer(graph.source, graph.shapes())
-
-
-def _some(graphs: Sequence[Graph]) -> list[Graph]:
-    """Return at most :data:`HELD_OUT` graphs, drawn by chance."""
-    return random.Random(0).sample(graphs, min(HELD_OUT, len(graphs)))
 
 
 def right_pairs(folder: Path, split: str) -> list[tuple[Graph, str]]:

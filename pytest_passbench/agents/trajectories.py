@@ -77,14 +77,14 @@ def read_trajectories(logs: Iterable[Path]) -> Iterator[Trajectory]:
 
     Raises UserError for one that cannot be read.
     """
+    from inspect_ai.log import read_eval_log
+
     for path in logs:
         if not os.path.exists(path):  # noqa: PTH110 -- Path.exists raises OSError for a path that is too long
             raise UserError("no such file or folder", where=path)
         names = _logs(path) if path.is_dir() else [str(path)]
         if not names:
             raise UserError("has no log", where=path, remedy="give the folder of `passbench agent --out`")
-        from inspect_ai.log import read_eval_log  # takes seconds: not before a path that is wrong is told
-
         for name in names:
             try:
                 log = read_eval_log(name, resolve_attachments=True)
