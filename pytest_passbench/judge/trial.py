@@ -318,12 +318,13 @@ class Templates:
         template.close()
 
     def keep(self) -> None:
-        """Let eager's programs live on, if they are to and none of them has failed."""
+        """Let eager's programs live on, if they are to and none of them has failed, and reap their ended runners."""
         lasting = {arm: self.ready[arm] for arm in (EAGER, FLOAT64) if arm in self.ready}
-        if self._trial.keeps and self._trial.built is None and EAGER in lasting and not self._reference_lost:
+        if self._trial.keeps and EAGER in lasting and not self._reference_lost:
             for template in lasting.values():
                 template.last()
-            self._trial.built = Built(self._trial.bench.pages, lasting)
+            if self._trial.built is None:
+                self._trial.built = Built(self._trial.bench.pages, lasting)
 
     def close(self) -> None:
         """End all processes without waiting. They take a while to end, and the next subgraph waits for that."""

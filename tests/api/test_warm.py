@@ -10,6 +10,7 @@ import pytest
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge import equipment
+from pytest_passbench.judge.arms import processes
 from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.session import Session
 from pytest_passbench.suite.taskfile import read_task
@@ -66,6 +67,15 @@ def test_eagers_programs_serve_the_next_run_which_draws_other_inputs(session, be
         assert all(len(record.arm.speed.pairs) == 6 for record in records)
         assert all(record.arm.greatest_ratio64 for record in records)
     assert all(one.arm.speed.pairs != two.arm.speed.pairs for one, two in zip(first, again, strict=True))
+
+
+def test_kept_programs_leave_no_ended_process_behind_from_run_to_run(session, bench):
+    root = session.equipment.sandboxes.arms(["eager"])["eager"].zygote
+    counts = []
+    for _ in range(4):
+        run(session, bench)
+        counts.append(len(processes.descendants(root)))
+    assert counts[3] - counts[0] < 10, "each run forks more than ten runners"
 
 
 KERNEL = """
