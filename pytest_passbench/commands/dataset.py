@@ -7,7 +7,7 @@ import json
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from pytest_passbench.core.checks import count, duration, seconds, whole
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import write_text
 from pytest_passbench.core.plurals import counted
+from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.dataset.names import KINDS, SPLITS
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def to_tasks(args: argparse.Namespace) -> int:
     from pytest_passbench.forge.curate import write_tasks
 
     with without_logs():
-        row_tasks = tasks_of(_drawn(args))
+        row_tasks = tasks_of(_with_progress(list(_drawn(args))))
     for path in write_tasks(row_tasks.tasks, args.out):
         print(path)
     for key, refusal in row_tasks.refused.items():
@@ -191,6 +192,15 @@ def to_tasks(args: argparse.Namespace) -> int:
     rows = counted(sum(len(task.subgraphs) for task in row_tasks.tasks), "row")
     print(f"{counted(len(row_tasks.tasks), 'task')} made of {rows}; the rules refused {len(row_tasks.refused)}")
     return 0
+
+
+def _with_progress(rows: Sequence[GraphRow]) -> Iterator[GraphRow]:
+    """Yield the rows, and say how far the work has come: each is run for the rules."""
+    progress = ProgressLines("dataset to-tasks")
+    for number, row in enumerate(rows, 1):
+        progress.update(f"row {number} of {len(rows)}")
+        yield row
+    progress.clear()
 
 
 def _drawn(args: argparse.Namespace) -> Iterator[GraphRow]:

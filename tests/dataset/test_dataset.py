@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pytest_passbench.commands.main import main
+from pytest_passbench.core import progress
 from pytest_passbench.dataset import shards
 from pytest_passbench.forge.normal_form import digest
 from support.docs_pages import ROOT, blocks
@@ -294,9 +295,11 @@ def test_a_checked_data_set_has_no_fault_and_a_forged_one_has(folder, tmp_path, 
     assert f"row {rows[1].id} is in test" in told
 
 
-def test_rows_become_tasks_or_say_which_rule_refuses(folder, tmp_path, capsys):
+def test_rows_become_tasks_or_say_which_rule_refuses(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
     assert main(["dataset", "to-tasks", str(folder / "set"), f"--out={tmp_path}", "-n=60"]) == 0
-    told = capsys.readouterr().out
+    told, progress_lines = capsys.readouterr()
+    assert "dataset to-tasks: row 60 of 60\n" in progress_lines
     paths = list(tmp_path.rglob("*.task.yaml"))
     assert re.search(rf"^{len(paths)} tasks made of [0-9]+ rows; the rules refused [0-9]+$", told, re.MULTILINE)
     assert len(paths) > 3
