@@ -6,6 +6,7 @@ folders are the same each time. `--count 30` adds as many graphs of whole models
 10,000 statements. Prints the command's summary, wall time, and the peak memory of all its processes together.
 
     python benchmarks/validate.py --folders 0 --count 30   # graphs of whole models alone
+    python benchmarks/validate.py --folders 0 --rows 500   # whole graphs of the data set, of 200 statements or more
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,8 @@ from pathlib import Path
 from whole_models import whole_models
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.dataset import shards
+from pytest_passbench.dataset.rows import input_spec
 from pytest_passbench.suite.find import discover, installed_tasks
 from pytest_passbench.suite.published import write_sample
 from shared.batched_mask import PLACES, mask_source
@@ -38,6 +42,9 @@ LEAVE_AUTOCAST = "torch.amp.autocast_mode._exit_autocast(entered)"
 CALLS = (("log", LOG, 66), ("grad", GRADIENTS, 13), ("entered", AUTOCAST, 9))
 COMMAND = "import sys; from pytest_passbench.commands.main import main; sys.exit(main())"
 MASKS, ATTENTIONS, EACH = 39, 5, 10
+DATASET = Path(__file__).parents[1] / "dataset"
+LONG = 200
+"""Statements of a long graph."""
 ATTENTION = (
     "def forward(in_0, in_1, in_2, in_3, in_4):\n"
     "    tmp_0 = torch._native_multi_head_attention(in_0, in_0, in_0, 8, 2, in_1, in_2, in_3, in_4, None, False)\n"
@@ -51,13 +58,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folders", type=int, default=2500)
     parser.add_argument("--count", type=int, default=0, help="graphs of whole models")
+    parser.add_argument("--rows", type=int, default=0, help="whole graphs of the data set, drawn by chance")
     parser.add_argument("--processes", type=int, help="as the command has it")
     parser.add_argument("--keep", type=Path, help="write the folders here, and leave them")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         place = args.keep or Path(scratch)
         broken = write_folders(place, args.folders)
-        lengths = write_whole_models(place, args.count)
+        lengths = sorted(write_whole_models(place, args.count) + write_rows(place, args.rows))
         line = [sys.executable, "-c", COMMAND, "tasks", "validate", str(place)]
         line += [] if args.processes is None else [f"--processes={args.processes}"]
         begin = time.perf_counter()
@@ -67,7 +75,7 @@ def main() -> int:
             code = process.wait()
         seconds = time.perf_counter() - begin
     print(out, end="")
-    print(f"{args.folders} folders, {broken} broken; {args.count} whole models; exit code {code}")
+    print(f"{args.folders} folders, {broken} broken; {args.count} whole models, {args.rows} rows; exit code {code}")
     if lengths:
         print(f"statements: {lengths[0]:,} to {lengths[-1]:,}, median {lengths[len(lengths) // 2]:,}")
     peak.stop()
@@ -160,13 +168,32 @@ def write_folders(place: Path, count: int) -> int:
 
 
 def write_whole_models(place: Path, count: int) -> list[int]:
-    """Write graphs of whole models as sample folders, and return the numbers of their statements, sorted."""
+    """Write graphs of whole models as sample folders, and return the numbers of their statements."""
     lengths = []
     for number, (task, statements) in enumerate(whole_models(count)):
         write_sample(task, place / "models" / f"{number}-{task.id}", "cuda:0")
         (place / "models" / f"{number}-{task.id}" / "0" / "graph_net.json").write_text("{}")
         lengths.append(statements)
-    return sorted(lengths)
+    return lengths
+
+
+def write_rows(place: Path, count: int) -> list[int]:
+    """Write long whole graphs of the data set as sample folders, and return the numbers of their statements."""
+    whole = [row for row in shards.read(DATASET) if row.kind == "whole"] if count else []
+    rows = [row for row in whole if statements_of(row.source) >= LONG]
+    drawn = random.Random(0).sample(rows, min(count, len(rows)))
+    for row in drawn:
+        task = alone(row.id, row.source, tuple(map(input_spec, row.inputs)))
+        subgraphs = tuple(replace(subgraph, dtype=row.dtype) for subgraph in task.subgraphs)
+        folder = place / "rows" / row.id
+        write_sample(replace(task, subgraphs=subgraphs), folder, "cuda:0")
+        (folder / subgraphs[0].id / "graph_net.json").write_text("{}")
+    return [statements_of(row.source) for row in drawn]
+
+
+def statements_of(source: str) -> int:
+    """Return the number of a graph's statements."""
+    return source.count("\n    ")
 
 
 def graphs() -> Iterator[Task]:
