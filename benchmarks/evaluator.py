@@ -10,6 +10,7 @@ Every candidate is a text that no call has judged before, as in a training loop:
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from engine import REPORTS, machine, write
 
 import pytest_passbench
 from pytest_passbench.api import Outcome
+from pytest_passbench.judge.arms.processes import descendants
 
 ROOT = Path(__file__).resolve().parent.parent
 TASK = "add-relu-6709"  # 6 subgraphs
@@ -67,12 +69,13 @@ def answers(folder: Path, name: str, same: bool) -> Iterator[dict[str, str]]:
 
 def measured(args: argparse.Namespace, texts: Iterator[dict[str, str]], count: int) -> dict[str, Any]:
     """Return the seconds of a new evaluator's calls with ``count`` candidates each, and of pytest runs."""
-    begin, runs, seconds = time.perf_counter(), list[list[Outcome]](), list[float]()
+    begin, runs, seconds, below = time.perf_counter(), list[list[Outcome]](), list[float](), list[int]()
     with pytest_passbench.Evaluator(args.task, pipeline="direct", budget=args.budget) as evaluator:
         for _ in range(args.calls + 1):
             start = time.perf_counter() if seconds else begin
             runs.append(evaluator.evaluate_many([next(texts) for _ in range(count)]))
             seconds.append(time.perf_counter() - start)
+            below.append(len(descendants(os.getpid())))
     later = [run for call in runs[1:] for run in call]
     widths = [(s.high / s.low) ** 0.5 - 1 for run in later for r in run.records if (s := r.arm.speed) is not None]
     rewards = [run.reward() for run in later]
@@ -86,6 +89,7 @@ def measured(args: argparse.Namespace, texts: Iterator[dict[str, str]], count: i
         "half_width_median": median(widths) if widths else None,
         "reward_half_width_median": median((reward.high / reward.low) ** 0.5 - 1 for reward in rewards),
         "pytest": [pytest_run(args, [next(texts) for _ in range(count)]) for _ in range(args.pytest)],
+        "processes": (below[0], below[-1]),  # after the first and the last call, ended ones among them
         "calls": seconds,
     }
 
