@@ -58,7 +58,7 @@ def add_permute_layer_norm(x, y, w, b, eps):
     if y.shape != x.shape:
         raise ValueError(f"add_permute_layer_norm: no kernel for shapes {tuple(x.shape)} and {tuple(y.shape)}")
     out = torch.empty((n, height, width, d), dtype=x.dtype)
-    lib.add_permute_layer_norm(x, y, w, b, out, n, d, height * width, eps, x.dtype)
+    lib.add_permute_layer_norm(x.contiguous(), y.contiguous(), w, b, out, n, d, height * width, eps, x.dtype)
     return out
 
 
