@@ -183,11 +183,9 @@ def write_rows(place: Path, count: int) -> list[int]:
     rows = [row for row in whole if statements_of(row.source) >= LONG]
     drawn = random.Random(0).sample(rows, min(count, len(rows)))
     for row in drawn:
-        task = alone(row.id, row.source, tuple(map(input_spec, row.inputs)))
-        subgraphs = tuple(replace(subgraph, dtype=row.dtype) for subgraph in task.subgraphs)
-        folder = place / "rows" / row.id
-        write_sample(replace(task, subgraphs=subgraphs), folder, "cuda:0")
-        (folder / subgraphs[0].id / "graph_net.json").write_text("{}")
+        task = alone(row.id, row.source, tuple(map(input_spec, row.inputs)), row.dtype)
+        write_sample(task, place / "rows" / row.id, "cuda:0")
+        (place / "rows" / row.id / task.subgraphs[0].id / "graph_net.json").write_text("{}")
     return [statements_of(row.source) for row in drawn]
 
 
@@ -220,10 +218,10 @@ def floats(name: str, shape: tuple[int, ...]) -> TensorSpec:
     return TensorSpec(name, shape, "float32", mean=0.0, std=1.0)
 
 
-def alone(name: str, source: str, inputs: tuple[TensorSpec, ...]) -> Task:
+def alone(name: str, source: str, inputs: tuple[TensorSpec, ...], dtype: str = "float32") -> Task:
     """Return a task of one graph."""
     header = TaskHeader(name, ("none",), ("published",), (), 1, "text")
-    return Task(header, Path(name), {"g0": source}, (Subgraph("subgraph_0", "g0", "float32", inputs),))
+    return Task(header, Path(name), {"g0": source}, (Subgraph("subgraph_0", "g0", dtype, inputs),))
 
 
 def with_calls(task: Task, number: int) -> Task:
