@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 from pytest_passbench.agents.answer_files import AnswerFiles
 from pytest_passbench.agents.prompt import prompt
@@ -16,7 +18,7 @@ from pytest_passbench.agents.shared_judge import AnswerJudge, process_judge
 from pytest_passbench.agents.turns import TurnLost
 from pytest_passbench.api.staged import StagedReward
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import LINES, printable
+from pytest_passbench.core.escape import LINES, abbreviated, printable
 from pytest_passbench.core.task import Task
 from pytest_passbench.first_pass.write import MANIFEST
 from pytest_passbench.suite import find
@@ -38,6 +40,21 @@ class JudgedAttempt:
     scores: Mapping[str, float | None]
     judging_seconds: float
     waiting_seconds: float
+
+
+def call_tool(environment: PassEnvironment, tool: str, arguments: Any) -> str:
+    """Call one of :data:`TOOLS` by its name, with its arguments by theirs, and return its text.
+
+    Raises UserError for a name or arguments that are no tool's, and TurnLost if the judge is closed.
+    """
+    if tool not in TOOLS:
+        raise UserError(f"no tool {abbreviated(tool, 80)}: one of {', '.join(TOOLS)}")
+    method = getattr(environment, tool)
+    names = list(signature(method).parameters)
+    if not isinstance(arguments, dict) or sorted(arguments) != sorted(names):
+        raise UserError(f"the arguments of {tool} are {{{', '.join(names)}}}")
+    text: str = method(**arguments)
+    return text
 
 
 def _always() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import secrets
 import threading
 import time
@@ -10,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_passbench.agents.environment import TOOLS, JudgedAttempt, PassEnvironment
+from pytest_passbench.agents.environment import TOOLS, JudgedAttempt, PassEnvironment, call_tool
 from pytest_passbench.agents.shared_judge import SharedJudge
 from pytest_passbench.agents.turns import TurnLost
 from pytest_passbench.core.errors import UserError
@@ -99,19 +98,15 @@ class Service:
         """Call a tool of a session. The answer has the best reward so far once an attempt was judged."""
         session, tool = self._session(_text(request, "session")), _text(request, "tool")
         arguments = request.get("arguments", {})
-        if tool not in TOOLS:
-            raise Refused(404, f"no tool {abbreviated(tool, 80)}: one of {', '.join(TOOLS)}")
-        method = getattr(session.environment, tool)
-        names = list(inspect.signature(method).parameters)
-        if not isinstance(arguments, dict) or sorted(arguments) != sorted(names):
-            raise Refused(400, f"the arguments of {tool} are {{{', '.join(names)}}}")
         if not session.busy.acquire(blocking=False):
             raise Refused(409, "the session is at another step")
         try:
             session.is_awaited = is_awaited
-            observation = method(**arguments)
+            observation = call_tool(session.environment, tool, arguments)
         except TurnLost as error:
             raise Refused(503, str(error)) from None
+        except UserError as error:
+            raise Refused(400, str(error)) from None
         finally:
             session.used = time.monotonic()
             session.busy.release()
@@ -125,7 +120,7 @@ class Service:
         return {
             "task": session.task,
             "files": session.environment.list_files(),
-            "attempts": [_attempt(item) for item in list(session.environment.attempts)],
+            "attempts": [described(item) for item in list(session.environment.attempts)],
             "unjudged": session.environment.unjudged,
             "reward": float(session.environment.get_reward()),
         }
@@ -153,7 +148,8 @@ def _text(request: Request, name: str) -> str:
     return value
 
 
-def _attempt(attempt: JudgedAttempt) -> Answer:
+def described(attempt: JudgedAttempt) -> Answer:
+    """Return a judged attempt without its files, JSON-ready."""
     return {
         "reward": float(attempt.reward),
         "stage": attempt.reward.stage,

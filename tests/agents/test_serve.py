@@ -146,9 +146,9 @@ def test_a_bad_request_is_one_message_and_the_next_one_is_served(client, method,
 
 
 @pytest.mark.parametrize(("tool", "arguments", "code", "said"), [
-    ("get_reward", {}, 404, "no tool 'get_reward': one of write_file"),
-    ("__init__", {}, 404, "no tool"),
-    ("reset", {"task": "a"}, 404, "no tool"),
+    ("get_reward", {}, 400, "no tool 'get_reward': one of write_file"),
+    ("__init__", {}, 400, "no tool"),
+    ("reset", {"task": "a"}, 400, "no tool"),
     ("read_file", {}, 400, "the arguments of read_file are {path}"),
     ("judge", {"seed": 1}, 400, "the arguments of judge are {}"),
     ("judge", [], 400, "the arguments of judge are {}"),
