@@ -26,6 +26,8 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("--tasks", action="append", metavar="TASKS", help="a suite, a task's id or file, or a folder "
                         "of tasks; may be given again (default: lite)")  # fmt: skip
     parser.add_argument("--host", default="127.0.0.1", metavar="H", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS",
+                        help="judge on the Ray cluster at ADDRESS, or that of RAY_ADDRESS")  # fmt: skip
     parser.set_defaults(run=run)
 
 
@@ -40,8 +42,9 @@ def run(args: argparse.Namespace) -> int:
 
     token = _token(args.token_file)
     tasks = {task.id: str(task.path) for task in TaskShelf().named(args.tasks or ["lite"])}
+    backend = "local" if args.ray is None else "ray"
     with (
-        SharedJudge(Evaluator(pipeline="direct")) as judge,
+        SharedJudge(Evaluator(pipeline="direct", backend=backend, address=args.ray or None)) as judge,
         EnvironmentServer(Service(judge, tasks), token, args.host, args.port) as server,
     ):
         try:
