@@ -22,7 +22,7 @@ from openenv.core.env_server.types import Action, ConcurrencyConfig, Observation
 from pydantic import Field
 
 from pytest_passbench.agents.environment import MAX_ATTEMPTS, TOOLS, PassEnvironment, call_tool
-from pytest_passbench.agents.service import SessionLimits, described
+from pytest_passbench.agents.service import SessionLimits, attempt_summary
 from pytest_passbench.agents.shared_judge import SharedJudge
 from pytest_passbench.api.arguments import TaskShelf
 from pytest_passbench.api.evaluator import Evaluator
@@ -89,7 +89,7 @@ class PassEpisodes(Environment[ToolCall, ToolResult, EpisodeState]):
             text = f"error: {error}"
         attempts = self._environment.attempts
         self._state.step_count += 1
-        self._state.attempts = [described(attempt) for attempt in attempts]
+        self._state.attempts = [attempt_summary(attempt) for attempt in attempts]
         reward = float(self._environment.get_reward()) if attempts else None
         return ToolResult(text=text, reward=reward, done=len(attempts) >= MAX_ATTEMPTS)
 

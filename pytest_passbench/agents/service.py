@@ -120,7 +120,7 @@ class Service:
         return {
             "task": session.task,
             "files": session.environment.list_files(),
-            "attempts": [described(item) for item in list(session.environment.attempts)],
+            "attempts": [attempt_summary(item) for item in list(session.environment.attempts)],
             "unjudged": session.environment.unjudged,
             "reward": float(session.environment.get_reward()),
         }
@@ -148,7 +148,7 @@ def _text(request: Request, name: str) -> str:
     return value
 
 
-def described(attempt: JudgedAttempt) -> Answer:
+def attempt_summary(attempt: JudgedAttempt) -> Answer:
     """Return a judged attempt without its files, JSON-ready."""
     return {
         "reward": float(attempt.reward),
