@@ -88,6 +88,7 @@ def test_an_honest_candidate_is_not_accused(entry: corpus.Entry, records: dict[s
 FIRST_OUTSIDE = ("softmax-masked-with-zero", "gelu-without-half", "greatest-not-taken-off", "hinge-loss-whole")
 
 
+@pytest.mark.slow
 def test_published_mistakes_are_told_from_right_kernels():
     rows = outside.table([entry for entry in OUTSIDE if entry.name in FIRST_OUTSIDE])
     came_to = {row["candidate"]: row["came to"] for row in rows}

@@ -168,6 +168,7 @@ def test_an_answer_that_was_judged_is_judged_again_if_its_task_changes(evaluate,
     assert backend.calls == 2
 
 
+@pytest.mark.slow
 def test_a_damaged_file_of_the_journal_is_judged_anew(evaluate, backend, tmp_path):
     evaluate("broken", tasks=("a",))
     (path,) = (tmp_path / "logs/judged").iterdir()

@@ -104,6 +104,7 @@ def values(log, name="AS"):
     return {sample.id: sample.scores["best_attempt"].value[name] for sample in log.samples if sample.scores}
 
 
+@pytest.mark.slow
 def test_an_endpoints_model_is_evaluated(evaluate, backend):
     code, log, output = evaluate()
     assert code == 0

@@ -45,6 +45,7 @@ def templates(session: Session) -> set[int]:
     return set(session.equipment.sandboxes.arms(["eager"])["eager"].lasting)
 
 
+@pytest.mark.slow
 def test_eagers_programs_serve_the_next_run_which_draws_other_inputs(session, bench, monkeypatch):
     keys = []
     begin = Inputs._begin

@@ -19,6 +19,7 @@ def test_an_honest_candidate_has_nothing_against_it(honest, capsys):
     assert capsys.readouterr().out == "1 pass read, 0 violations, 0 errors, 0 warnings\n"
 
 
+@pytest.mark.slow
 def test_launch_plans_are_shown_for_a_task(bench, honest, capsys):
     task = bench.task()
     assert main(["explain", str(honest), str(task)]) == 0
@@ -118,6 +119,7 @@ def test_a_kernel_that_does_not_compile_is_an_error_at_the_line_of_its_file(audi
     ]
 
 
+@pytest.mark.slow
 def test_an_error_of_a_kernel_is_told_once_if_passes_match_with_it(bench, wrapper, capsys):
     head = f"from pytest_passbench.kernels import cpp\nlib = cpp.load('''{TOTL}''')"
     folder = bench.candidate({"p": wrapper(LAUNCH, head)}, name="mine")
@@ -128,6 +130,7 @@ def test_an_error_of_a_kernel_is_told_once_if_passes_match_with_it(bench, wrappe
     assert "violation [" not in out
 
 
+@pytest.mark.slow
 def test_a_wrapper_that_raises_is_an_error_and_no_violation(bench, wrapper, capsys):
     folder = bench.candidate({"p": wrapper("raise ValueError('no such luck')")}, name="mine")
     assert main(["explain", str(folder), str(bench.task())]) == 1
@@ -136,6 +139,7 @@ def test_a_wrapper_that_raises_is_an_error_and_no_violation(bench, wrapper, caps
     assert "violation [" not in out
 
 
+@pytest.mark.slow
 def test_a_long_line_is_marked_where_it_is_cut(audited):
     long = "out[0] = x[0] + y[0]" + " + x[0] * y[0]" * 20
     for wrong, marks in ((f"totl = 1; {long};", (False, True)), (f"{long}; totl = 1;", (True, False))):
@@ -242,6 +246,7 @@ def test_a_folder_that_is_no_candidate_is_told_of(tmp_path, capsys):
     assert "the candidate directory is empty" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_several_tasks_are_explained_one_after_the_other(bench, honest, capsys):
     paths = [str(bench.task(name)) for name in ("first", "second")]
     assert main(["explain", str(honest), *paths]) == 0

@@ -19,6 +19,7 @@ def several(bench, gelu_add_pass):
     return bench
 
 
+@pytest.mark.slow
 def test_tasks_that_match_or_whose_passes_are_faulty_are_listed(several, capsys):
     assert main(["explain", str(several.folder / "cand"), str(several.tasks), "--all"]) == 0
     out, err = capsys.readouterr()

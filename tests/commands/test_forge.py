@@ -318,6 +318,7 @@ def test_dynamos_log_lines_are_not_shown(folder: Path) -> None:
     assert _tasks(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_on_a_terminal_one_line_changes_and_goes_before_the_message() -> None:
     master, slave = pty.openpty()

@@ -109,6 +109,7 @@ def test_a_triton_kernel_passes_the_audit(bench, tmp_path, capsys):
     assert capsys.readouterr().out == "1 pass read, 0 violations, 0 errors, 0 warnings\n"
 
 
+@pytest.mark.slow
 def test_a_pass_that_matches_nothing_is_explained_by_its_nearest_place(bench, tmp_path, capsys):
     task, folder = bench.task(), tmp_path / "mine"
     main(["new", str(bench.task("other", source=SILU, ops=("silu", "add"))), str(folder)])
@@ -121,6 +122,7 @@ def test_a_pass_that_matches_nothing_is_explained_by_its_nearest_place(bench, tm
     assert "gelu-add has no subgraph 'none'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_result_of_another_shape_is_named(bench, tmp_path, capsys):
     task, folder = bench.task(), tmp_path / "mine"
     main(["new", str(task), str(folder)])

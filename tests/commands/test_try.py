@@ -115,6 +115,7 @@ def test_a_model_that_cannot_be_judged_gets_one_message(bench, model, gelu_add_p
     assert message in errors[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -92,6 +92,7 @@ SUMMARY = """12 tasks checked, 7 bad
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_the_summary_by_cause(mixed, processes):
     line = [*COMMAND, "tasks", "validate", str(mixed), "--processes", processes]
@@ -106,6 +107,7 @@ def test_the_summary_by_cause(mixed, processes):
     assert names == ["load-0", "load-1", "load-2", "load-3", "shape-5", "shape-6", "text"]
 
 
+@pytest.mark.slow
 def test_progress_on_a_terminal_is_one_line(mixed):
     main_end, side = pty.openpty()
     with os.fdopen(main_end, "rb", buffering=0) as screen:

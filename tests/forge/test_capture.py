@@ -271,6 +271,7 @@ def test_an_unknown_hub_folder_is_one_line(tmp_path: Path, capsys: pytest.Captur
 
 if importlib.util.find_spec("transformers") is not None:  # an optional dependency of the forge alone
 
+    @pytest.mark.slow
     def test_a_local_configuration_becomes_task_files(tmp_path: Path) -> None:
         config = {"model_type": "vit", "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128,
                   "image_size": 32, "patch_size": 8, "num_hidden_layers": 12}  # fmt: skip

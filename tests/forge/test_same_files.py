@@ -56,6 +56,7 @@ def _least(call: object, _inputs: list[torch.Tensor]) -> float:
     return 20e-6 if isinstance(call, torch.nn.Module) else 0.0
 
 
+@pytest.mark.slow
 def test_both_ways_give_the_same_files_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "gated.py").write_text(MODELS)
     monkeypatch.chdir(tmp_path)

@@ -46,6 +46,7 @@ def records(bench, wrapper):
 CHILD = "import ctypes, os, time\nif os.fork() == 0:\n    time.sleep(600)\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "head", "phase"),
     [(f"{CHILD}ctypes.string_at(8)", "", "wrapper"), (HONEST, f"{CHILD}ctypes.string_at(8)", "load")],

@@ -201,6 +201,7 @@ def losing_zygotes(number: signal.Signals, most: int = 10**6) -> Iterator[list[i
         thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.bubblewrap
 @pytest.mark.parametrize(("most", "status"), [(1, "ran"), (10**6, "harness_fail")])
 def test_a_compiler_that_is_killed_is_tried_once_more(tmp_path, most, status):
@@ -233,6 +234,7 @@ def test_a_compiler_that_is_killed_is_tried_once_more(tmp_path, most, status):
 SLEEPS = f"{NAMES_ITSELF}\nimport time\ntime.sleep(0.3)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_a_reader_that_ends_where_another_candidate_was_read_is_read_in_a_new_sandbox(tmp_path, wrapper, everywhere):
     bench = Workspace(tmp_path)

@@ -58,6 +58,7 @@ def test_a_reference_that_does_it_twice_is_slower_by_the_ratio_of_both_speed_ups
     assert len(record.against.speed.pairs) == len(record.arm.speed.pairs)
 
 
+@pytest.mark.slow
 def test_a_difference_is_confirmed_by_programs_that_are_built_anew(bench):
     bench.task(shapes=((64, 512), (64, 512)))
     bench.candidate({"p": make_cpp_pass()})

@@ -57,6 +57,7 @@ def no_process(*_):
     raise AssertionError("a graph was matched anew")
 
 
+@pytest.mark.slow
 def test_results_are_kept_by_the_contents_of_task_and_candidate(two_tasks, monkeypatch):
     first = told(two_tasks)
     assert first == {
@@ -86,6 +87,7 @@ def test_a_file_of_the_cache_that_is_not_ours_is_left_out(two_tasks, tmp_path):
     assert told(two_tasks) == first
 
 
+@pytest.mark.slow
 def test_the_first_match_is_enough_to_tell_that_a_task_is_touched(bench, cache, gelu_add_pass, monkeypatch):
     path = bench.task("half", dtypes=("float32", "float16", "bfloat16"))
     graphs = "".join(f"  g{i}: |\n    def forward(in_0, in_1):\n        return (in_0 * {i}.5,)\n" for i in (1, 2))
@@ -131,6 +133,7 @@ def test_after_a_region_pass_that_fails_other_tasks_are_told(bench, cache, on_si
             assert record.correct, record.arm.message
 
 
+@pytest.mark.slow
 def test_a_task_whose_graph_cannot_be_built_is_the_users_fault(bench, cache, gelu_add_pass):
     ref = find.single(bench.task("broken", source="def forward(in_0, in_1):\n    return (torch.nothing(in_0),)\n"))
     candidate = Candidate.open(bench.candidate({"p": gelu_add_pass}))

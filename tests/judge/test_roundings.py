@@ -63,6 +63,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_the_first_rounding_that_an_answer_leaves_out_is_named(bench, dtype):
     for name, (first, second, _line) in CASES.items():

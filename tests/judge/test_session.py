@@ -101,6 +101,7 @@ def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, m
     assert sum(again.durations.values()) > sum(first.durations.values())
 
 
+@pytest.mark.slow
 def test_the_candidate_is_timed_against_eager_whichever_sandbox_started_first(twin):
     """Arms are told apart by name: eager's sandbox may begin last, since it ended or was not needed before."""
     candidate, ref = Candidate.open(twin.folder / "cand"), find.single(next(twin.tasks.iterdir()))

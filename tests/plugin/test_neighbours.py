@@ -55,6 +55,7 @@ def test_a_compiler_that_does_not_exist_is_named_before_anything_is_judged(bench
     result.stderr.fnmatch_lines(["ERROR: $CXX: names 'no-such-compiler', which is no program (name a compiler)"])
 
 
+@pytest.mark.slow
 def test_no_alarm_of_pytest_timeout_goes_off_in_the_judge(bench):
     pytest.importorskip("pytest_timeout")
     bench.task("slow", {"sleep": 0.5})
@@ -62,6 +63,7 @@ def test_no_alarm_of_pytest_timeout_goes_off_in_the_judge(bench):
     result.assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_a_failed_task_is_not_judged_until_it_passes(bench):
     pytest.importorskip("pytest_rerunfailures")
     bench.task("wrong", {"correct_from": [99]})

@@ -111,6 +111,7 @@ def resume_alone(bench: PytestFolder, *args: str) -> pytest.RunResult:
     return bench.pytester.runpytest_subprocess("--passbench-resume", *args, timeout=60)
 
 
+@pytest.mark.slow
 def test_resume_alone_takes_the_whole_command_of_the_run(bench):
     bench.conftest(ONCE.replace("{end}", KILL))
     first = ["--candidate=passes", "-k", "b", "--passbench-tolerance=-4", "--passbench-fail-under=AS=99"]
@@ -123,6 +124,7 @@ def test_resume_alone_takes_the_whole_command_of_the_run(bench):
     assert not list(bench.path.glob("reports/*/command.json"))
 
 
+@pytest.mark.slow
 def test_what_the_ini_file_adds_does_not_come_after_the_command_of_the_run(bench):
     ini = bench.path / "pytest.ini"
     ini.write_text(ini.read_text() + "addopts = --passbench-tolerance=-3\n")
@@ -132,6 +134,7 @@ def test_what_the_ini_file_adds_does_not_come_after_the_command_of_the_run(bench
     assert last(bench)["settings"]["tolerance"] == -4
 
 
+@pytest.mark.slow
 def test_a_run_that_resume_alone_went_on_with_is_resumed_alone_again(bench):
     bench.conftest(ONCE.replace("{end}", KILL))
     bench.run_apart("--candidate=passes")
@@ -324,6 +327,7 @@ def test_a_journal_beside_whole_results_is_not_taken_up(bench):
     result.stderr.fnmatch_lines(["*reports: has no run that was interrupted*"])
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_run_that_went_on_says_that_nothing_is_left(bench):
     bench.conftest(ONCE.replace("{end}", KILL))
     bench.run_apart("--candidate=passes")
@@ -337,6 +341,7 @@ def test_the_folder_of_a_run_that_went_on_says_that_nothing_is_left(bench):
     assert "has no journal: only a run that was interrupted, and has not gone on since, has one" in second.stderr
 
 
+@pytest.mark.slow
 def test_gates_and_budget_may_be_others_when_a_run_goes_on(bench):
     bench.conftest(ONCE.replace("{end}", KILL))
     bench.run_apart("--candidate=passes")

@@ -127,6 +127,7 @@ def test_last_failed_and_k(bench):
     bench.run("--candidate=passes", "-k", "good").assert_outcomes(passed=1, deselected=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--lf", "--ff"])
 @pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["serial", "xdist"])
 def test_a_task_outside_the_suite_that_failed_last_is_judged_again(bench, option, workers):

@@ -41,6 +41,7 @@ def test_two_workers_give_what_a_serial_run_gives(bench):
     assert len(json.loads((bench.path / "out.json").read_text())["benchmarks"]) == 10
 
 
+@pytest.mark.slow
 def test_workers_share_the_seed_and_the_gates_of_the_run(bench):
     bench.task("a")
     bench.task("b")
@@ -64,6 +65,7 @@ def test_workers_share_the_seed_and_the_gates_of_the_run(bench):
     assert {record["arm"]["worst"] for record in run["records"]} == {run["seed"]["revealed"]}
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_the_subgraph_that_it_judged_only(bench):
     bench.task("a")
     bench.task("b", OK, {"die": True}, OK, OK)
@@ -78,6 +80,7 @@ def test_a_killed_worker_loses_the_subgraph_that_it_judged_only(bench):
     assert subgraphs(run) == ["a/s0", "b/s0", "c/s0"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_writes_what_there_is(bench):
     bench.task("a", OK, OK, OK)
     bench.task("b", {"sleep": 60})

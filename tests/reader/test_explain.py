@@ -37,6 +37,7 @@ def test_a_wrapper_that_raises(bench, wrapper):
     assert arm.output.strip() == "width 32"
 
 
+@pytest.mark.slow
 @pytest.mark.sandbox
 def test_what_takes_too_much_memory_while_it_is_read_is_ended(bench, wrapper, monkeypatch):
     monkeypatch.setattr(reader, "MAX_MEMORY_BYTES", 1 << 30)
@@ -58,6 +59,7 @@ def test_what_is_read_by_itself_has_its_time_of_the_processor(bench, wrapper, mo
     assert finding.message == "took more than 1 s of the processor's time while it was read"
 
 
+@pytest.mark.slow
 def test_a_long_message_is_cut_at_its_end(bench, wrapper):
     _, arm = failed(bench, wrapper, helper=HELPER.format(width=100_000))
     assert arm.message.startswith("pass p: ValueError: needs a width of 64!!!")
@@ -200,6 +202,7 @@ def test_what_the_interpreter_runs_is_judged_on_the_smallest_subgraph_of_each_dt
     assert len(larger) == 2
 
 
+@pytest.mark.slow
 def test_an_import_of_triton_that_never_runs_leaves_nothing_out(bench, wrapper):
     bench.task(dtypes=("float32",), scales=(2, 1, 3))
     folder = bench.candidate({"p": wrapper(AS_EAGER)})

@@ -39,6 +39,7 @@ def output(bench, head, gelu_add_pass, **helpers):
     return record.arm.output
 
 
+@pytest.mark.slow
 @pytest.mark.bubblewrap
 def test_nothing_that_a_candidate_leaves_is_there_for_the_next(bench, gelu_add_pass):
     bench.task()

@@ -77,6 +77,7 @@ def judged(bench: Any, text: str, **settings: Any) -> Any:
     return record
 
 
+@pytest.mark.slow
 def test_a_registered_replacement_is_matched_behind_decompositions(bench: Any) -> None:
     record = judged(bench, PASS)
     assert record.arm.status == "ran", record.arm.message
@@ -85,6 +86,7 @@ def test_a_registered_replacement_is_matched_behind_decompositions(bench: Any) -
     assert (report.name, report.operators) == ("gate", ["slice", "slice", "neg", "exp", "add", "div", "mul"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

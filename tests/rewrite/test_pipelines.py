@@ -70,6 +70,7 @@ def check(built, before, make=tensors):
             torch.testing.assert_close(other, one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", FAST + SLOW)
 def test_a_pass_with_two_outputs(pipeline):
     before = graph(BODY, 3)

@@ -332,6 +332,7 @@ def test_tensors_that_do_not_fit_a_plan_stay_with_python(engine, library, inputs
 # -- through the judge --
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", ["direct", "dynamo"])
 def test_only_whole_graphs_under_direct_are_blocks_of_the_engine_s(bench, monkeypatch, pipeline):
     from pytest_passbench.judge.measure.cpu_clock import CpuClock
@@ -351,6 +352,7 @@ def test_only_whole_graphs_under_direct_are_blocks_of_the_engine_s(bench, monkey
     assert makers == {("eager", "python"), ("candidate", "engine" if pipeline == "direct" else "python")}
 
 
+@pytest.mark.slow
 def test_without_a_compiler_for_the_engine_plans_run_in_python(tmp_path, monkeypatch):
     from pytest_passbench.judge import native_library
 

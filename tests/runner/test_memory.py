@@ -85,6 +85,7 @@ def without_malloc() -> dict[str, str]:
     return {name: value for name, value in sandbox.environment(1, "cpu", {}).items() if "MALLOC" not in name}
 
 
+@pytest.mark.slow
 def test_what_is_imported_is_shared_by_all_forks_until_they_write_to_it():
     shown, maps = imported(sandbox.environment(1, "cpu", {}))
     assert maps == "['rw-p']"
@@ -150,6 +151,7 @@ for busy in (0, 1, 5):
 """
 
 
+@pytest.mark.slow
 def test_what_a_template_has_freed_does_not_move_what_its_runners_allocate():
     environment = sandbox.environment(1, "cpu", {})
     done = subprocess.run([sys.executable, "-c", HEAPS], capture_output=True, text=True, check=True, env=environment)

@@ -43,6 +43,7 @@ def wide_sample(folder: Path) -> Task:
     return task
 
 
+@pytest.mark.slow
 def test_a_published_graph_of_thousands_of_inputs_with_long_names_comes_back(tmp_path: Path) -> None:
     task = wide_sample(tmp_path / "wide")
     again = read_sample(tmp_path / "wide")

@@ -12,6 +12,7 @@ from pytest_passbench.judge.machine.cores import Cores
 from shared.workspace import AS_EAGER
 
 
+@pytest.mark.slow
 def test_chance_says_on_which_core_each_arm_forks(twin, monkeypatch):
     from pytest_passbench.judge.measure import cpu_clock
 

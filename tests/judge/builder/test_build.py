@@ -207,6 +207,7 @@ DEAR = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "says"), DEAR.values(), ids=DEAR)
 def test_a_dear_source_ends_within_limits(builder: Builder, before: str, says: str) -> None:
     with pytest.raises(Rejected, match=says):
