@@ -29,7 +29,6 @@ from pytest_passbench.api.evaluator import Evaluator
 from pytest_passbench.core.checks import whole
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
-from pytest_passbench.core.plurals import counted
 
 SPLIT = "tasks"
 
@@ -131,8 +130,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except UserError as error:
         sys.exit(f"openenv_server: error: {error}")
     with SharedJudge(Evaluator(pipeline="direct")) as judge:
-        print(f"serving {counted(len(tasks), 'task')} on http://{args.host}:{args.port}", flush=True)
-        uvicorn.run(make_app(judge, tasks), host=args.host, port=args.port, log_level="warning")
+        uvicorn.run(make_app(judge, tasks), host=args.host, port=args.port, access_log=False)
 
 
 def make_app(judge: SharedJudge, tasks: Mapping[str, str]) -> FastAPI:

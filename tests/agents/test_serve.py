@@ -276,6 +276,7 @@ def test_the_command_judges_replaces_a_lost_judge_and_ends_with_ctrl_c(tmp_path,
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         assert process.returncode == 0
+        assert len(err.splitlines()) == len(options)
         assert all(re.match("ray: a judge on .* was lost; another one starts", line) for line in err.splitlines())
         assert "ending" in out
         assert not [pid for pid in judges if Path(f"/proc/{pid}").exists()]

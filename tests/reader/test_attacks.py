@@ -231,7 +231,6 @@ def frozen(bench, gelu_add_pass):
         yield make
 
 
-@pytest.mark.slow
 @pytest.mark.bubblewrap
 def test_a_process_whose_first_thread_ended_is_stopped_with_the_others(frozen):
     inside = frozen(LEADERLESS).everything_inside()

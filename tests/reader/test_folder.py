@@ -39,7 +39,6 @@ def output(bench, head, gelu_add_pass, **helpers):
     return record.arm.output
 
 
-@pytest.mark.slow
 @pytest.mark.bubblewrap
 def test_nothing_that_a_candidate_leaves_is_there_for_the_next(bench, gelu_add_pass):
     bench.task()

@@ -109,7 +109,6 @@ def test_streams_and_graphs_are_named(judged: Callable[..., Any], body: str, hea
     assert said in arm.message
 
 
-@pytest.mark.slow
 def test_contexts_and_waits_that_change_nothing_are_fine(judged: Callable[..., Any]) -> None:
     body = "with torch.cuda.device(0):\n    out = torch.empty_like(x)\n    lib.gelu_add(x, y, out, x.numel())\n"
     arm = judged(body + "torch.cuda.synchronize()\nreturn out", budget=0.5)
@@ -130,7 +129,6 @@ def test_a_wrapper_that_sleeps_past_the_time_out(judged: Callable[..., Any]) -> 
     assert "no answer within the 3 s that a candidate has" in arm.message
 
 
-@pytest.mark.slow
 def test_printing_and_keeping_numbers_is_fine_and_shown(judged: Callable[..., Any]) -> None:
     body = "KEPT.append(x.shape)\nprint('seen', len(KEPT), x.shape)\n" + LAUNCH + "return out"
     arm = judged(body, "KEPT = []", budget=0.5)

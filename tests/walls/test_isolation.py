@@ -239,7 +239,6 @@ def test_a_sandbox_ends_with_who_started_it():
     assert not processes.alive(zygote)
 
 
-@pytest.mark.slow
 @pytest.mark.bubblewrap
 def test_a_sandbox_that_is_struck_while_it_starts_leaves_no_process():
     name = f"struck-{os.getpid()}"
@@ -280,7 +279,6 @@ def named(word: str) -> list[int]:
     return pids
 
 
-@pytest.mark.slow
 @pytest.mark.bubblewrap
 def test_an_interpreter_may_be_named_by_a_path_through_folders_that_no_sandbox_has(tmp_path):
     path = os.path.relpath(sys.executable, tmp_path)

@@ -89,7 +89,6 @@ def test_work_that_is_not_the_candidates_own_kernel_does_not_count(bench, wrappe
     assert all(arm.speed is None for name, arm in arms.items() if not name.startswith("zz"))
 
 
-@pytest.mark.slow
 def test_a_kernel_cannot_tell_an_audit_by_memory_full_of_nan(bench):
     bench.task()
     bench.candidate({"p": make_cpp_pass(ELSEWHERE.replace("FACTOR", "0.5f"))})
@@ -98,7 +97,6 @@ def test_a_kernel_cannot_tell_an_audit_by_memory_full_of_nan(bench):
     assert max(record.arm.correct_from) < -4
 
 
-@pytest.mark.slow
 def test_a_kernel_that_takes_its_memory_for_an_earlier_answer_is_caught_in_other_memory(bench):
     bench.task(source=RELU_ADD, ops=("add", "relu"))
     bench.candidate({"p": relu_add_pass(UNWRITTEN)})

@@ -6,8 +6,6 @@ import pytest
 
 from support.forged_messages import CHANNELS
 
-pytestmark = pytest.mark.slow
-
 HEAD = CHANNELS + '''
 import torch
 from pytest_passbench.fusion import regions

@@ -41,7 +41,6 @@ def test_one_rounding_is_accurate_and_1_percent_off_is_not(bench, criterion, onc
         assert record.nearer is (folder == "cand")
 
 
-@pytest.mark.slow
 def test_any_verified_call_may_be_judged_by_float64(bench, monkeypatch):
     monkeypatch.setattr(checker, "MAX_SECONDS", 1e9)
     bench.task(dtypes=("bfloat16",), scales=(1, 2, 3, 4, 5, 6))
@@ -92,7 +91,6 @@ EXACT_ONCE = """    volatile int64_t* memory = static_cast<volatile int64_t*>(st
     for (int64_t i = 0; i < n; ++i) """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("error", ["1e-4f", "1e-6f"])
 def test_a_program_that_is_exact_once_is_not_accurate_though_chance_asks_for_no_reference(bench, monkeypatch, error):
     monkeypatch.setattr("pytest_passbench.judge.verify.checker.MAX_SECONDS", 0.0)
