@@ -37,8 +37,8 @@ CandidateSource = str | Path | Answer
 MAX_FILES, MAX_CHARACTERS = 1_000, 16 << 20
 """Bounds of an answer."""
 
-NOT_SETTINGS = frozenset({"candidates", "tasks", "report_dir", "fail_under"})
-"""Fields of Settings that are arguments of their own here, or about files and gates that a caller has none of."""
+NOT_SETTINGS = frozenset({"candidates", "tasks", "report_dir", "fail_under", "only_matching"})
+"""Fields of Settings that are arguments of their own here, or that only runs from the command line have a use for."""
 
 _NEAR_A_PASS = re.compile(r"\b(pattern|replacement_\w*|supported)\b")
 MAX_KEPT_TASKS = 4096
@@ -63,18 +63,17 @@ def settings(values: dict[str, Any], where: str, refused: Iterable[str] = ()) ->
     """
     options = {option.key: option for option in OPTIONS}
     names = {item.name for item in fields(Settings)} - PYTEST_ONLY - NOT_SETTINGS - set(refused)
-    for name, value in values.items():
+    for name in values:
         if name not in names:
             raise UserError(f"unknown setting {name!r}", where=where, remedy=f"one of {sorted(names)}")
-        if name in options and value is not None:
-            _check_value(options[name], value, where)
-    return Settings(**values)
+    given = {name: value for name, value in values.items() if name in options and value is not None}
+    return Settings(**{**values, **{name: _checked(options[name], value, where) for name, value in given.items()}})
 
 
-def _check_value(option: Option, value: Any, where: str) -> None:
+def _checked(option: Option, value: Any, where: str) -> Any:
+    """Return a value as the command line would read it. Raises UserError if it would refuse it."""
     try:
-        for item in value if option.many else [value]:
-            option.type(str(item))
+        return tuple(option.type(str(item)) for item in value) if option.many else option.type(str(value))
     except ArgumentTypeError as error:
         raise UserError(str(error), where=f"{where}, {option.key}") from None
 
@@ -82,7 +81,7 @@ def _check_value(option: Option, value: Any, where: str) -> None:
 def load(requested: Settings) -> Iterator[Task]:
     """Yield the tasks of a run's settings. Raises UserError if there are none, or if one cannot be read."""
     bases = requested.tasks or (find.installed_tasks(),)
-    refs = [ref for base in bases for ref in find.at(base)]
+    refs = find.distinct([ref for base in bases for ref in find.at(base)])
     named = find.named(refs, requested.task_ids) if requested.task_ids else find.select(refs, requested.suite)
     for ref in named:
         yield ref.load()
@@ -110,7 +109,7 @@ class TaskShelf:
                     message = f"two tasks are called {task.id}: the other one is {tasks[task.id].path}"
                     raise UserError(message, where=task.path, remedy="give one of them another id")
         if not tasks:
-            raise UserError("no task is named", where="tasks", remedy=f"a task's id or file, or one of {SUITES}")
+            raise no_task()
         return list(tasks.values())
 
     def _at(self, word: str | Path) -> list[Task]:
@@ -132,6 +131,11 @@ class TaskShelf:
                 self._read.pop(next(iter(self._read)))
             self._read[ref.path] = ref.load()
         return self._read[ref.path]
+
+
+def no_task() -> UserError:
+    """Return the error for a call that names an empty list of tasks."""
+    return UserError("no task is named", where="tasks", remedy=f"a task's id or file, or one of {SUITES}")
 
 
 def of_tasks(run_settings: Settings, tasks: Iterable[Task]) -> Settings:

@@ -58,9 +58,10 @@ class Backend(Protocol):
     """A place where an evaluator's calls are judged. Calls come one at a time, from any thread."""
 
     def judge(self, call: EvaluatorCall) -> Generator[Report]:
-        """Yield the reports of a call, a MachineReport last. Raises UserError if judging is impossible.
+        """Yield the reports of a call. Raises UserError if judging is impossible.
 
-        If its consumer closes it before the end, all processes end at once, and the next call starts others.
+        There are MachineReports among them, so that a call that is cut short has some: the last one of each worker
+        counts. If its consumer closes it before the end, all processes end at once, and the next call starts others.
         """
 
     def close(self) -> None:
@@ -106,7 +107,7 @@ def take(
     backend: Backend, call: EvaluatorCall, ledger: Ledger, on_record: Callable[[Record], None] | None = None
 ) -> None:
     """Have a call judged, and take its reports into the ledger. An exception of ``on_record`` ends the call."""
-    machines: list[MachineReport] = []
+    machines: dict[str, MachineReport] = {}
     try:
         with closing(backend.judge(call)) as reports:
             for report in reports:
@@ -117,10 +118,10 @@ def take(
                     if on_record is not None:
                         on_record(report.record)
                 else:
-                    machines.append(report)
+                    machines[report.worker] = report
     finally:
-        ledger.environment = common([machine.environment for machine in machines]) if machines else {}
-        ledger.noise = merged([machine.noise for machine in machines])
+        ledger.environment = common([machine.environment for machine in machines.values()]) if machines else {}
+        ledger.noise = merged([machine.noise for machine in machines.values()])
 
 
 def subgraphs(call: EvaluatorCall) -> int:

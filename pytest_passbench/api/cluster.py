@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
-from pytest_passbench.api.backend import EvaluatorCall, JudgeWorker, MachineReport, Report, SubgraphReport, subgraphs
+from pytest_passbench.api.backend import EvaluatorCall, JudgeWorker, Report, SubgraphReport, subgraphs
 from pytest_passbench.candidate import files
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.device import is_cuda
@@ -167,18 +167,12 @@ class Cluster:
         self._grow()
 
     def judge(self, call: EvaluatorCall) -> Generator[Report]:
-        """Yield the reports of a call, task by task as they are judged; at last a MachineReport for each judge."""
-        machines: dict[str, MachineReport] = {}
+        """Yield the reports of a call, task by task as they are judged."""
         try:
-            for report in self._reports(call):
-                if isinstance(report, MachineReport):
-                    machines[report.worker] = report
-                else:
-                    yield report
+            yield from self._reports(call)
         except BaseException:  # what judges still work on is of no use, and would hold up the next call
             self._stop()
             raise
-        yield from machines.values()
 
     def _reports(self, call: EvaluatorCall) -> Generator[Report]:
         tasks = sorted(call.tasks, key=lambda task: -len(task.subgraphs))  # no long one is left for the end

@@ -14,6 +14,7 @@ from pytest_passbench.core.escape import LINES, line, printable
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import RAN, Finding, PassReport, Record, Speed
+from pytest_passbench.report.failure_text import OF_SUBGRAPH
 
 LIMIT = 4000
 """Characters of a feedback, if the caller sets no other limit."""
@@ -45,10 +46,6 @@ IN_WORDS = {
 }
 """Each status but RAN in words."""
 
-#: A shape, a dtype, or a crashed kernel's number: what differs in messages on subgraphs that fail for one cause.
-_VARIES = re.compile(
-    r"\[[\d, ]*\]|\b(?:bfloat16|float\d+|complex\d+|u?int\d+|bool)\b|(?<= = )-?\d\S*|\b\d+ bytes?\b"
-)
 #: An absolute path of two parts or more, but for its last part. An address of the web is none.
 _FOLDERS = re.compile(r"(?<![\w./:<])/(?:[^\s/:'\"()<>]+/)+")
 
@@ -107,7 +104,7 @@ def _key(record: Record) -> str:
     arm = record.arm
     if arm.status == RAN:
         return f"wrong {arm.first_correct == NEVER}"
-    return f"{arm.status} {arm.phase} {_VARIES.sub('[]', arm.message)}"
+    return f"{arm.status} {arm.phase} {OF_SUBGRAPH.sub('[]', arm.message)}"
 
 
 def _failure(group: Sequence[Record]) -> str:
@@ -129,14 +126,19 @@ def _finding(finding: Finding) -> str:
 
 
 def _wrong(record: Record) -> str:
+    """Return which criterion the answer misses. ``t`` is the tolerance of the run."""
     first = record.arm.first_correct
+    by_accuracy = record.criterion != "ladder" and record.accurate() is not None
+    less = "it is less accurate than eager, measured against float64" if record.accurate() is False else ""
+    if by_accuracy and less and record.criterion == "fp64":
+        return less
     if first == NEVER:
-        return "it agrees with eager at no tolerance"
-    if first > record.tolerance:
-        return f"it agrees with eager from t = {first} on only, and t = {record.tolerance} is asked for"
-    if record.criterion != "ladder" and record.accurate() is False:
-        return "it is less accurate than eager, measured against float64"
-    return "an answer of zeros, of an input or of a mean would pass as well"
+        agrees = "it agrees with eager at no tolerance"
+    elif first > record.tolerance:
+        agrees = f"it agrees with eager from t = {first} on only, and t = {record.tolerance} is asked for"
+    else:
+        agrees = "an answer of zeros, of an input or of a mean would pass as well"
+    return f"{agrees}; and {less}" if by_accuracy and less else agrees
 
 
 def _worst(group: Sequence[Record]) -> Iterator[str]:

@@ -34,7 +34,7 @@ class Local:
         self._greeted = False
         self._start()
 
-    def _start(self) -> tuple[subprocess.Popen[bytes], Connection]:
+    def _start(self) -> None:
         parent_end, child_end = Pipe()
         with child_end:
             command = [sys.executable, "-P", "-c", _START.format(str(IMPORTED_FROM))]
@@ -47,7 +47,6 @@ class Local:
         self._process, self._channel, self._greeted = process, parent_end, False
         with contextlib.suppress(OSError):  # it has ended: the first answer is missing, too
             parent_end.send(self._arguments)
-        return process, parent_end
 
     def judge(self, call: EvaluatorCall) -> Generator[Report]:
         """Yield the reports of a call. A process that is lost is replaced once, and judges the rest."""

@@ -47,9 +47,10 @@ def _serve_calls(channel: Connection) -> None:
 def _serve(channel: Connection, engine: JudgeWorker, call: EvaluatorCall) -> None:
     try:
         engine.begin(call.seed, subgraphs(call))
-        for report in engine.judge(call.tasks, call.candidates):
-            channel.send(report)
-        channel.send(engine.machine())
+        for task in call.tasks:
+            for report in engine.judge([task], call.candidates):
+                channel.send(report)
+            channel.send(engine.machine())
     except UserError as error:
         channel.send(error)
     else:

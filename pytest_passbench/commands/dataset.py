@@ -89,7 +89,6 @@ def run(args: argparse.Namespace) -> int:
 def build(args: argparse.Namespace) -> int:
     """Build or go on, write the shards and the card, and print the counts."""
     from pytest_passbench.commands.own_model import without_logs
-    from pytest_passbench.core.progress import ProgressLines
     from pytest_passbench.dataset import architecture_table, curve, shards, splits, summary
     from pytest_passbench.dataset import build as building
     from pytest_passbench.dataset.architectures import libraries

@@ -36,7 +36,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("tasks", nargs="*", metavar="TASK", help="an installed task's id, or a task file or sample; "
                         "with --all or --missed also a folder of them (default: the installed tasks)")  # fmt: skip
     parser.add_argument("--subgraph", metavar="ID", help="only this subgraph of the task")
-    parser.add_argument("--policy", choices=("kernels", "open"), default="kernels", help="default: kernels")
+    parser.add_argument("--policy", choices=("kernels", "open"), help="default: kernels")
     parser.add_argument("--sanitize", action="store_true", help="run the C++ kernels of the matches with ASan and "
                         "UBSan, on memory of the plan's sizes")  # fmt: skip
     listing = parser.add_mutually_exclusive_group()
@@ -53,12 +53,17 @@ def run(args: argparse.Namespace) -> int:
     if args.all or args.missed:
         from pytest_passbench.commands.explanation import print_tasks
 
-        return 0 if print_tasks(args.directory, args.tasks, args.suite, args.missed) else 1
+        for option in ("subgraph", "policy", "sanitize"):
+            if getattr(args, option):
+                raise UserError("is about plans, and a list of tasks has none", where=f"--{option}",
+                                remedy="leave it out, or leave --all and --missed out")  # fmt: skip
+        return print_tasks(args.directory, args.tasks, args.suite, args.missed)
     if args.suite:
         raise UserError("--suite chooses among tasks to list", remedy="add --all or --missed, or leave --suite out")
     if args.sanitize and not args.tasks:
         raise UserError("--sanitize runs the kernels of a task's matches", remedy="name a task")
-    return _explain(args.directory, _named_tasks(args.tasks, args.subgraph), args.policy, args.json, args.sanitize)
+    tasks, policy = _named_tasks(args.tasks, args.subgraph), args.policy or "kernels"
+    return _explain(args.directory, tasks, policy, args.json, args.sanitize)
 
 
 def _named_tasks(words: Sequence[str], subgraph: str | None) -> list[Task]:

@@ -24,24 +24,32 @@ MAX_CHARACTERS = 300  # of the sentence on a task
 def print_tasks(directory: Path, words: Sequence[str], suite: str | None, missed: bool) -> int:
     """Print a line for each task that a pass matches, or, if ``missed``, for each other task.
 
-    Totals and progress go to stderr. Return the number of lines. Raises UserError if there is no task to look at.
+    A task for which it cannot be told has a line in both lists. Totals and progress go to stderr. Return the exit
+    code: 1 if there is no line, or one of that kind. Raises UserError if there is no task to look at.
     """
     from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.judge.arms.failures import ArmFailure
     from pytest_passbench.judge.session import Session
 
     candidate, refs = Candidate.open(directory), _tasks(words, suite)
     progress, width, matched = ProgressLines("explain"), max(len(ref.id) for ref in refs), 0
+    unknown = lines = 0
     with Session(Settings(pipeline="direct"), os.urandom(32)) as judge:
         for number, ref in enumerate(refs, 1):
-            matches, miss = in_words(judge, ref, candidate)
-            matched += bool(matches)
-            if bool(matches) != missed:
+            try:
+                matches, text = in_words(judge, ref, candidate)
+            except ArmFailure as failure:
+                matches, text = None, line(f"cannot be told: {failure.message}", MAX_CHARACTERS)
+            matched, unknown = matched + bool(matches), unknown + (matches is None)
+            if matches is None or matches != missed:
                 progress.clear()
-                print(f"{ref.id:<{width}}  {miss if missed else matches}".rstrip(), flush=True)
+                print(f"{ref.id:<{width}}  {text}".rstrip(), flush=True)
+                lines += 1
             progress.update(f"{number} of {len(refs)} tasks looked at, {matched} matched")
     progress.clear()
-    print(f"{matched} of {len(refs)} tasks matched", file=sys.stderr)
-    return len(refs) - matched if missed else matched
+    open_tasks = f", {unknown} cannot be told" if unknown else ""
+    print(f"{matched} of {len(refs)} tasks matched{open_tasks}", file=sys.stderr)
+    return int(unknown > 0 or not lines)
 
 
 def _tasks(words: Sequence[str], suite: str | None) -> list[TaskRef]:
@@ -58,20 +66,15 @@ def _tasks(words: Sequence[str], suite: str | None) -> list[TaskRef]:
     return refs
 
 
-def in_words(judge: Session, ref: TaskRef, candidate: Candidate) -> tuple[str, str]:
-    """Return in words how a candidate matches a task, or "" and the nearest miss.
+def in_words(judge: Session, ref: TaskRef, candidate: Candidate) -> tuple[bool, str]:
+    """Return whether a candidate matches a task, and in words how it does, or the nearest miss.
 
-    A mistake in the candidate that leaves it open is quoted.
+    Raises ArmFailure for a mistake in the candidate that leaves it open.
     """
-    from pytest_passbench.judge.arms.failures import ArmFailure
-
-    try:
-        graphs = list(judge.matches(ref, candidate))
-    except ArmFailure as failure:
-        return line(f"cannot be told: {failure.message}", MAX_CHARACTERS), ""
+    graphs = list(judge.matches(ref, candidate))
     names = dict.fromkeys(match.name for match in graphs if match.name)
     if not names:
         miss = next((match.miss for match in graphs if match.miss), "it has no passes for this task")
-        return "", line(miss, MAX_CHARACTERS)
+        return False, line(miss, MAX_CHARACTERS)
     matched = sum(match.subgraphs for match in graphs if match.name)
-    return f"{matched}/{sum(match.subgraphs for match in graphs)} subgraphs, by {', '.join(names)}", ""
+    return True, f"{matched}/{sum(match.subgraphs for match in graphs)} subgraphs, by {', '.join(names)}"

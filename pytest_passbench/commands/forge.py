@@ -65,9 +65,10 @@ def run(args: argparse.Namespace) -> int:
     """Make the tasks and print their paths, or do what another option asks."""
     import torch
 
-    for option in ("input", "size"):
-        if getattr(args, option) and not args.model:
-            raise UserError("goes with --model only", where=f"--{option}", remedy="add --model=FILE.py:NAME")
+    if not (args.model or args.hub):
+        for option in ("input", "size"):
+            if getattr(args, option):
+                raise UserError("goes with --model only", where=f"--{option}", remedy="add --model=FILE.py:NAME")
     torch.set_num_threads(1)
     with without_logs():
         if args.list:

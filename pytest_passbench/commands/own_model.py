@@ -44,6 +44,9 @@ def case_of(args: argparse.Namespace) -> tuple[ModelCase, str | None]:
     if args.model:
         case = user_model.case_of_file(args.model, args.input, [_size(text) for text in args.size])
         return case, user_model.TYPED if args.input else user_model.DEFINED
+    for option in ("input", "size"):
+        if getattr(args, option):
+            raise UserError("goes with a model of a file only", where=f"--{option}", remedy="name it as FILE.py:NAME")
     return user_model.case_of_hub(args.hub), None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option
 from pytest_passbench.core.settings import Settings
@@ -51,10 +52,13 @@ def run(args: argparse.Namespace) -> int:
     from pytest_passbench.core.plurals import counted
     from pytest_passbench.core.progress import ProgressLines
     from pytest_passbench.core.record import Record
+    from pytest_passbench.core.seed import commitment
     from pytest_passbench.run.journal import Journal
     from pytest_passbench.run.ledger import Ledger, fresh_folder, open_candidates, open_reference, run_seed, writable
 
     settings = _settings(args)
+    if args.ray is not None and settings.against is not None:
+        raise UserError("a reference is not sent to a cluster", where="--against", remedy="leave one of both out")
     candidates, reference = open_candidates(settings.candidates), open_reference(settings)
     ledger = Ledger(settings, candidates, run_seed(settings.seed), reference)
     tasks = list(load(settings))
@@ -67,22 +71,29 @@ def run(args: argparse.Namespace) -> int:
     folder = fresh_folder(settings.report_dir, ledger.started, [item.name for item in ledger.candidates])
     journal, progress = Journal(folder, ledger.header()), ProgressLines("run")
     total = sum(len(task.subgraphs) for task in tasks) * len(ledger.candidates)
+    correct: dict[tuple[str, str, str], bool] = {}
+    fault = None
 
     def judged(record: Record) -> None:
         journal.add(record)
-        done = len(ledger.records)
-        progress.update(f"{done} of {total} subgraphs judged, {sum(item.correct for item in ledger.records)} correct")
+        correct[record.candidate, record.task, record.subgraph] = record.correct
+        progress.update(f"{len(correct)} of {total} subgraphs judged, {sum(correct.values())} correct")
 
     try:
-        progress.stage(f"seed commitment {_commitment(ledger)}; {counted(len(tasks), 'task')}")
+        progress.stage(f"seed commitment {commitment(ledger.seed)}; {counted(len(tasks), 'task')}")
         take(backend, EvaluatorCall(ledger.seed, tasks, ledger.candidates), ledger, judged)
     except KeyboardInterrupt:
         ledger.interrupted = True
+    except UserError as error:  # in the middle, such as a task that torch refuses: what was judged is kept
+        ledger.interrupted, fault = True, error
     finally:
         progress.clear()
         backend.close()
         journal.close()
-    return _conclude(ledger, folder, settings)
+    code = _conclude(ledger, folder, settings)
+    if fault is not None:
+        raise fault
+    return code
 
 
 def _settings(args: argparse.Namespace) -> Settings:
@@ -95,12 +106,6 @@ def _settings(args: argparse.Namespace) -> Settings:
         arguments["against"] = arguments["against"].resolve()
     arguments.setdefault("suite", "all" if arguments.get("tasks") else "lite")
     return Settings(candidates=tuple(path.resolve() for path in args.candidates), **arguments)
-
-
-def _commitment(ledger: Ledger) -> str:
-    from pytest_passbench.core.seed import commitment
-
-    return commitment(ledger.seed)
 
 
 def _conclude(ledger: Ledger, folder: Path, settings: Settings) -> int:

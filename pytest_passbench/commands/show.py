@@ -32,7 +32,8 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser = subparsers.add_parser("show", help="print the tables of a stored run again", description=HELP)
     add_file(parser)
     parser.add_argument(
-        "--tolerance", type=tolerance, metavar="T", help="what is correct at that t, -10 to 0 (default: the run's)"
+        "--tolerance", type=tolerance, metavar="T", help="what is correct at that t, -10 to 0 (default: the "
+        "run's; of the board and --json: -5)",
     )
     parser.add_argument("--criterion", choices=CRITERIA, help="what is correct by it (default: the run's)")
     parser.add_argument("--task", action="append", default=[], metavar="ID", help="only this task; may be repeated")
@@ -50,7 +51,6 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(args: argparse.Namespace) -> int:
     """Print the tables."""
-    from pytest_passbench.core.ladder import T_STRICT
     from pytest_passbench.report import markdown, rescored, terminal
     from pytest_passbench.report.report import report_of
     from pytest_passbench.run import results_file
@@ -60,6 +60,10 @@ def run(args: argparse.Namespace) -> int:
     if args.html is not None and args.html.resolve() == path.resolve():
         raise UserError("is the results file itself", where=args.html, remedy="give the page a name of its own")
     if args.json:
+        ignored = [name for name in ("html", "full", "criterion") if getattr(args, name)]
+        if ignored or args.format != "text":
+            where = f"--{(ignored or ['format'])[0]}"
+            raise UserError("has no effect on --json", where=where, remedy="leave one of both out")
         print(json.dumps(scores(results_file.load(path), path, args), indent=1))
         return 0
     stored = results_file.read(path)

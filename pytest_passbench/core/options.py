@@ -92,7 +92,7 @@ OPTIONS = (
     Option("max-regression", allowed_loss, "how much slower a subgraph may be than in the earlier run, or the "
            "reference, as 3%% or 0.03 (default: 3%%); 3%%,strict also fails what is open", "SHARE"),
     Option("held-out", whole(0, MAX_HELD_OUT), "further sizes of each subgraph, drawn from the run's secret seed, at "
-           "which answers must be right too (default: 0)", "K"),
+           "which answers are looked at too (default: 0)", "K"),
     Option("threads", count, "threads of every arm (default: 1)", "N", ini_only=True),
     Option("timeout", seconds, "seconds that a candidate may take for a subgraph, from reading its passes "
            "to the audit (default: 120)", "SECONDS", ini_only=True),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Record
 from pytest_passbench.plugin import collect, nodeid, summary
 from pytest_passbench.plugin.collect import TaskItem
@@ -93,7 +94,7 @@ class Active:
         costs = {item.nodeid: cost(item.ref) for item in session.items if isinstance(item, TaskItem)}
         summary.expect(self.state, costs)
         if self.state.plan.reports:
-            _check_any(costs, session.items)
+            _check(costs, session.items)
             if costs:
                 summary.make_folder(self.state)
         worker = self.state.plan.worker
@@ -103,11 +104,8 @@ class Active:
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         """Note the items to be judged, if the workers have them."""
         if not self.state.progress.costs:
-            costs = summary.costs(self.state, ids)
-            if self.state.settings.only_matching and not self.state.selection.from_paths:
-                self.state.left_out = len(self.state.selection.costs) * len(self.state.ledger.candidates) - len(costs)
-            summary.expect(self.state, costs)
-            _check_any(self.state.progress.costs, ids)
+            summary.expect(self.state, summary.costs(self.state, ids))
+            _check(self.state.progress.costs, ids)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -140,7 +138,8 @@ class Active:
         if payload is None and not report.failed:
             return
         self.state.progress.finish(report.nodeid)
-        self.state.noises[getattr(report, "worker_id", "")] = getattr(report, NOISE, {})
+        if hasattr(report, NOISE):
+            self.state.noises[getattr(report, "worker_id", "")] = getattr(report, NOISE)
         records = [Record.from_data(data) for data in payload or ()]
         if getattr(report, SELECTED, None) == 0:
             summary.unread(self.state, report.nodeid)
@@ -256,11 +255,20 @@ def _failed(config: pytest.Config, candidates: Collection[str]) -> frozenset[str
     return frozenset(item.path for item in items if item.candidate in candidates)
 
 
-def _check_any(tasks: Sized, collected: Sized) -> None:
-    """Raise UsageError if tests are collected and no task is among them: a gate would pass in silence."""
+def _check(tasks: Collection[str], collected: Sized) -> None:
+    """Raise UsageError if tests are collected and no task is among them: a gate would pass in silence.
+
+    And if two tasks have the same id, since results are known by it. ``tasks`` are node ids.
+    """
     if collected and not tasks:
         remedy = "leave the paths out, or name a task file or a folder of tasks"
         raise pytest.UsageError(f"--passbench: no task is among the tests that were collected ({remedy})")
+    paths: dict[str, str] = {}
+    for item in map(nodeid.parse, tasks):
+        first = paths.setdefault(item.task, item.path)
+        if first != item.path:
+            message = f"{item.path}: task id {item.task!r} is also that of {first} (rename one)"
+            raise pytest.UsageError(f"--passbench: {line(message, 400)}")
 
 
 def start(config: pytest.Config) -> None:

@@ -1,8 +1,7 @@
 """The options as pytest has them, and the one frozen Settings that they make.
 
-An option is ``--passbench-NAME`` with the ini twin ``passbench_NAME``; the command line wins. Some have the ini
-file alone. A value that is out
-of range or unknown ends the run with pytest's usage error (exit code 4).
+An option is ``--passbench-NAME`` with the ini twin ``passbench_NAME``; the command line wins. Some have the ini file
+alone. A value that is out of range or unknown ends the run with pytest's usage error (exit code 4).
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ FLAGS = {
     "passbench_trusted": "run the candidate in this process, for --pdb; nothing is scored",
     "passbench_only_matching": "judge only the tasks that a pass of the candidate matches; no score has the others",
 }
+BY_KEY = {option.key: option for option in OPTIONS}
 
 
 def add(parser: pytest.Parser) -> None:
@@ -77,24 +77,22 @@ def enabled(config: pytest.Config, namespace: argparse.Namespace | None = None) 
 
 def check_unused(config: pytest.Config) -> None:
     """Raise UsageError for an option that asks for a judgement in a run without ``--passbench``."""
-    for name in ("passbench_candidate", "passbench_fail_under", "passbench_against", "passbench_compare"):
-        option = next(option for option in OPTIONS if option.dest == name)
-        if getattr(config.option, name) is not None:
+    for key in ("candidates", "fail_under", "against", "compare"):
+        option = BY_KEY[key]
+        if getattr(config.option, option.dest) is not None:
             spelling = option.short or f"--passbench-{option.name}"
             raise pytest.UsageError(f"{spelling} judges nothing without --passbench: add it, or leave {spelling} out")
 
 
 def candidates(config: pytest.Config, namespace: argparse.Namespace | None = None) -> tuple[Path, ...]:
     """Return the candidate folders given, absolute, in order, each once."""
-    option = next(option for option in OPTIONS if option.key == "candidates")
-    paths = _value(config, option, namespace or config.option) or ()
+    paths = _value(config, BY_KEY["candidates"], namespace or config.option) or ()
     return tuple(dict.fromkeys(path.resolve() for path in paths))
 
 
 def against(config: pytest.Config, namespace: argparse.Namespace | None = None) -> Path | None:
     """Return the reference's folder, absolute; None if there is none."""
-    option = next(option for option in OPTIONS if option.key == "against")
-    path: Path | None = _value(config, option, namespace or config.option)
+    path: Path | None = _value(config, BY_KEY["against"], namespace or config.option)
     return path.resolve() if path is not None else None
 
 
@@ -106,8 +104,7 @@ def folders(config: pytest.Config, namespace: argparse.Namespace | None = None) 
 
 def report_dir(config: pytest.Config, namespace: argparse.Namespace) -> Path:
     """Return the folder of runs, absolute."""
-    option = next(option for option in OPTIONS if option.key == "report_dir")
-    path: Path | None = _value(config, option, namespace)
+    path: Path | None = _value(config, BY_KEY["report_dir"], namespace)
     return config.invocation_params.dir / Settings.report_dir if path is None else path
 
 

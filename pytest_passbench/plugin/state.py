@@ -30,8 +30,9 @@ class State:
     #: The items of tasks whose files are faulty.
     unread: list[str] = field(default_factory=list)
     #: The number of tasks that no pass of a candidate matches, counted for each candidate, and left out for that.
-    left_out: int = 0
-    #: The seconds that it took to tell which; 0 if a worker did.
+    #: None: not known, since workers leave them out.
+    left_out: int | None = None
+    #: The seconds that it took to tell which.
     matching_seconds: float = 0.0
     progress: RunProgress = field(default_factory=RunProgress)
     report: Report | None = None

@@ -73,7 +73,7 @@ def _comparison(state: State) -> list[str]:
     if stored is None:
         return []
     text = f"compared with {stored.path}, at most {100 * stored.limit:g} % slower" + (", strict" * stored.strict)
-    forecast = forecast_line(stored.run, getattr(state.config.option, "numprocesses", None) or 1)
+    forecast = forecast_line(stored.run, getattr(state.config.option, "numprocesses", None) or 1, "The earlier run's")
     changed = [line(text, 1000) for text in warnings(stored.run, state.ledger.environment)]
     return [line(text, 1000), *filter(None, [forecast]), *changed]
 
@@ -248,11 +248,12 @@ def closing(state: State) -> list[str]:
     rows = overdrawn(state.settings.budget, state.progress.spent())
     if state.unread:
         rows.append(line(f"faulty tasks: {', '.join(state.unread)}. No score has them.", 1000))
-    if state.left_out:
-        seconds = f"; told in {state.matching_seconds:.1f} s" if state.matching_seconds else ""
+    if state.settings.only_matching and state.left_out is None:
+        rows.append("left out: the tasks that no pass matches. No score has them (only matching).")
+    elif state.left_out:
         rows.append(
-            f"left out: {counted(state.left_out, 'task')} that no pass matches. No score has them (only "
-            f"matching{seconds})."
+            f"left out: {counted(state.left_out, 'task')} that no pass matches. No score has them (only matching; "
+            f"told in {state.matching_seconds:.1f} s)."
         )
     if missing:
         names = ", ".join(map(_lacking, missing[:5]))

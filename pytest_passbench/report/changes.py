@@ -240,7 +240,7 @@ def sentence(run: Run, candidate: str) -> str:
     """Return how a candidate changed since an earlier run, in a sentence."""
     total = of_all(run, candidate)
     if not total.compared:
-        return f"{candidate}: no subgraph is in both runs"
+        return nothing_compared(run, [candidate])
     speed = f"speed-up {total.change} times that of before" if total.change is not None else "no speed-up compared"
     gained = total.outcomes.get(GAINED, 0)
     compared = counted(total.compared, "subgraph")

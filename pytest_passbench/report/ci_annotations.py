@@ -23,7 +23,8 @@ SLOWER = "slower"
 _SEVERITY = {"integrity": 0, "crash": 1, "timeout": 1, "compile_fail": 1, "runtime_fail": 1, "nan_inf": 2,
              "shape_mismatch": 2, "type_mismatch": 2, ACCURACY: 3, SLOWER: 4, "pass_miss": 5,
              "eager_fail": 6}  # fmt: skip
-_PLACE = re.compile(r"([\w./-]+\.py):(\d+)")
+#: A file with a line, which a candidate may have written: so it takes linear time, and a line has few digits.
+_PLACE = re.compile(r"(?<![\w./-])([\w./-]+\.py):(\d{1,9})\b")
 
 
 @dataclass(frozen=True)

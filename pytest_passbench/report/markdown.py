@@ -5,6 +5,7 @@ Everything that a candidate wrote is made inert.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -80,12 +81,7 @@ def _listing(title: str, about: str, values: dict[str, Any]) -> str:
 
 def comment(report: Report) -> str:
     """Return the comment, ending in a newline. Everything that a candidate wrote is made inert."""
-    records = report.run.records
-    tasks = {(record.task, record.candidate) for record in records}
-    judged = {(record.task, record.candidate) for record in records if record.judged}
-    counts = [f"{len(judged) - len(report.failures)} passed, {len(report.failures)} failed"]
-    counts += [f"{len(tasks - judged)} not judged"] if tasks != judged else []
-    lines = [f"### PassBench: {', '.join(counts)}", "", *_table(report.board, 8), ""]
+    lines = [f"### PassBench: {_counts(report)}", "", *_table(report.board, 8), ""]
     caveats = [f"> {cell(caveat, MAX_TEXT)}" for caveat in report.caveats[:MAX_CAVEATS]]
     lines += [*caveats, ""] if caveats else []
     lines += _annotations("failed task", report.failures, (MAX_LINES - len(lines)) // 2)
@@ -96,6 +92,18 @@ def comment(report: Report) -> str:
         ordered = replace(candidate.tasks, rows=tuple(sorted(candidate.tasks.rows, key=_speed)))
         lines += _section(ordered, "the slowest first", MAX_LINES - len(lines) - 5)
     return "\n".join(lines[:MAX_LINES]).rstrip("\n") + "\n"
+
+
+def _counts(report: Report) -> str:
+    """Return how many cases, a task with a candidate each, passed, failed, and were not judged or not wholly."""
+    run = report.run
+    cases = {(task, name) for name in run.names for task in run.selected.get(name, run.tasks)}
+    judged = Counter((record.task, record.candidate) for record in run.records if record.judged)
+    failed = {(item.task, item.candidate) for item in report.failures}
+    passed = {(task, name) for task, name in cases if judged[task, name] >= run.count(name, task)} - failed
+    missing = len(cases - passed - failed)
+    counts = [f"{len(passed)} passed, {len(failed)} failed", *([f"{missing} not judged"] if missing else [])]
+    return ", ".join(counts)
 
 
 def _section(table: Table, order: str, room: int) -> list[str]:

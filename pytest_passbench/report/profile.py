@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from pytest_passbench.core.ladder import right_at
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record, Speed
 from pytest_passbench.core.run import Run
@@ -108,8 +109,10 @@ def profile(run: Run, compiler: str) -> CompilerProfile:
 
 
 def _profiled(record: Record, speed: Speed, compiler: str) -> ProfiledSubgraph:
-    agrees = record.levels("ladder", compiler)[0] <= record.tolerance
-    right = agrees, record.accurate(compiler) is not False
+    right = (
+        right_at(*record.levels("ladder", compiler), record.tolerance),
+        right_at(*record.levels("fp64", compiler), record.tolerance),
+    )
     return ProfiledSubgraph(record.task, record.subgraph, record.dtype, class_of(record.operators), speed, right)
 
 

@@ -112,8 +112,8 @@ def board_table(run: Run, at: int = T_STRICT) -> Table:
         f"t is the tolerance of the comparison: smaller is stricter. AS is one score for all t together; eager's is "
         f"1, and one near 1 is easy to reach. {POSSIBLE.capitalize()}: of what could be gained over eager, how much "
         f"was gained. Of what is correct at t = {at}: G-Mean, the mean speed-up with its 95 % interval, and fast_1, "
-        "the share that is faster than eager. (fp64): correct is what is as accurate as eager, judged by the graph "
-        "in float64."
+        "the share that is not slower than eager. (fp64): correct is what is as accurate as eager, judged by the "
+        "graph in float64."
     )
     return Table(title, headers, (eager, *lines), about=about)
 

@@ -126,6 +126,8 @@ def _program(record: Record, name: str, arm: str) -> tuple[str, ...]:
     if result.status != RAN:
         return name, NONE, NONE, result.status, NONE
     first = "at no t" if result.first_correct == NEVER else f"from t = {result.first_correct}"
+    if result.first_correct <= record.tolerance:
+        first = "as a null answer would"
     accurate = {None: "no float64 form", True: "yes", False: "no"}[record.accurate(arm)]
     time = NOT_MEASURED if result.speed is None else digits(result.speed.other_us)
     speed = counting(record, arm)

@@ -1,6 +1,6 @@
 """The ledger of a run in progress: its seed, the subgraphs to judge, and the records that came in.
 
-It is shared by the pytest plugin and :func:`pytest_passbench.evaluate`; imports neither torch nor pytest.
+The pytest plugin and :func:`pytest_passbench.evaluate` share it. Importing it imports neither torch nor pytest.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pytest_passbench.core import seed as seeds
 from pytest_passbench.core.device import gpu_index, is_cuda
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.harness import harness_hash
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import RAN, ArmResult, Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings, same_in
@@ -150,11 +151,9 @@ class Ledger:
         """The records by candidate, then in the order of the tasks, whatever worker made them."""
         names = [candidate.name for candidate in self.candidates]
         place = {task: index for index, task in enumerate(self.tasks)}
-        keys = list(self._records)
 
-        def rank(record: Record) -> tuple[int, int, int]:
-            key = (record.task, record.candidate, record.subgraph)
-            return names.index(record.candidate), place.get(record.task, len(place)), keys.index(key)
+        def rank(record: Record) -> tuple[int, int]:
+            return names.index(record.candidate), place.get(record.task, len(place))
 
         return sorted(self._records.values(), key=rank)
 
@@ -186,15 +185,16 @@ class Ledger:
 
     def run(self) -> Run:
         """Return the run as a value, with its seed revealed."""
+        records = self.records
         return Run(
             settings=asdict(self.settings),
             environment=self.environment,
             tasks=list(self.tasks),
-            records=disqualify(self.records),
+            records=disqualify(records),
             hashes={
-                "tasks": {r.task: r.task_hash for r in self.records if r.task_hash},
+                "tasks": {r.task: r.task_hash for r in records if r.task_hash},
                 "harness": harness_hash(),
-                "editions": sorted({r.edition for r in self.records if r.edition}),
+                "editions": sorted({r.edition for r in records if r.edition}),
             },
             candidates=[_described(candidate) for candidate in self.candidates],
             compared=self.stored.describe(self.environment) if self.stored is not None else {},
@@ -227,7 +227,8 @@ def check_run(settings: Settings) -> None:
         device_count = torch.cuda.device_count()
         if gpu_index(settings.device) >= device_count:
             where = f"--passbench-device={settings.device}"
-            raise UserError(f"torch finds {device_count} CUDA devices here", where=where, remedy="use cpu")
+            remedy = f"use cuda:0 to cuda:{device_count - 1}" if device_count else "use cpu"
+            raise UserError(f"torch finds {counted(device_count, 'CUDA device')} here", where=where, remedy=remedy)
 
 
 def writable(folder: Path) -> None:

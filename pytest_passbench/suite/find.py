@@ -175,6 +175,16 @@ def named(refs: Sequence[TaskRef], ids: Sequence[str]) -> list[TaskRef]:
     return [ref_of[name] for name in dict.fromkeys(ids)]
 
 
+def distinct(refs: Sequence[TaskRef]) -> list[TaskRef]:
+    """Return the tasks, each once. Raises UserError if two of them have the same id: results are known by it."""
+    ref_of: dict[str, TaskRef] = {}
+    for ref in refs:
+        first = ref_of.setdefault(ref.id, ref)
+        if first.path.resolve() != ref.path.resolve():
+            raise UserError(f"task id {ref.id!r} is also that of {first.path}", where=ref.path, remedy="rename one")
+    return list(ref_of.values())
+
+
 def no_such_task(name: str, ids: Iterable[str], where: Path | None = None) -> UserError:
     """Return the error for an id, met at ``where``, that no task has. It proposes the most similar id."""
     remedy = f"{did_you_mean(name, ids)}'passbench tasks list' shows the ids"

@@ -165,6 +165,17 @@ def test_feedback_names_the_further_size_that_fails_and_why():
     assert "further size" not in outcome(right(2.0)).feedback()
 
 
+def test_feedback_names_the_criterion_that_is_missed():
+    inaccurate = ArmResult(correct_from=[-3], greatest_ratio64=[5.0], mean_ratio64=[5.0])
+    reasons = {
+        "ladder": ": it agrees with eager from t = -3 on only, and t = -5 is asked for.",
+        "fp64": ": it is less accurate than eager, measured against float64.",
+        "either": "t = -5 is asked for; and it is less accurate than eager, measured against float64.",
+    }
+    for criterion, reason in reasons.items():
+        assert reason in outcome(inaccurate, criterion=criterion, eager_error64=[1e-7]).feedback()
+
+
 def test_a_broken_rule_comes_first_with_its_place():
     finding = Finding("plan", "torch-op", "violation", "computes with torch (aten.add)", "fuse.py", 12)
     run = outcome(WRONG, WRONG, ArmResult("integrity", "plan", ""))

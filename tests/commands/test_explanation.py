@@ -21,17 +21,18 @@ def several(bench, gelu_add_pass):
 
 @pytest.mark.slow
 def test_tasks_that_match_or_whose_passes_are_faulty_are_listed(several, capsys):
-    assert main(["explain", str(several.folder / "cand"), str(several.tasks), "--all"]) == 0
+    assert main(["explain", str(several.folder / "cand"), str(several.tasks), "--all"]) == 1
     out, err = capsys.readouterr()
     matching, faulty = out.splitlines()
     assert matching.split(maxsplit=1) == ["a-matches", "1/1 subgraphs, by p"]
     assert faulty.startswith("c-faulty   cannot be told: ")
-    assert err.splitlines()[-1] == "2 of 3 tasks matched"
+    assert err.splitlines()[-1] == "1 of 3 tasks matched, 1 cannot be told"
 
 
 @pytest.mark.slow
 def test_tasks_that_no_pass_matches_are_listed_if_asked_for(several, capsys):
     command = ["explain", str(several.folder / "cand"), str(several.tasks), "--missed"]
+    (several.tasks / "c-faulty.task.yaml").unlink()
     assert main(command) == 0
     assert capsys.readouterr().out == (
         "b-misses   p: nearest: add (add): argument input: expected gelu, found silu (silu)\n"
@@ -39,6 +40,12 @@ def test_tasks_that_no_pass_matches_are_listed_if_asked_for(several, capsys):
     (several.tasks / "b-misses.task.yaml").unlink()
     assert main(command) == 1
     assert capsys.readouterr().out == ""
+
+
+def test_options_about_plans_are_refused_in_a_list_of_tasks(bench, gelu_add_pass, capsys):
+    root = bench.candidate({"p": gelu_add_pass})
+    assert main(["explain", str(root), "--all", "--sanitize"]) == 1
+    assert "--sanitize: is about plans, and a list of tasks has none" in capsys.readouterr().err
 
 
 def test_a_candidate_that_matches_nothing(bench, gelu_add_pass, capsys):

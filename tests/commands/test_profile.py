@@ -55,7 +55,7 @@ def test_subgraphs_are_divided_by_time_dtype_and_class(stored, capsys, monkeypat
     assert list(by_time) == ["0.02 to 0.05 ms", "0.5 to 1 ms", "5 ms and more"]
     assert by_time["0.02 to 0.05 ms"][:5] == ["2", "100", "0", "0", "0"]
     assert by_time["0.02 to 0.05 ms"][5].startswith(f"{exp(log(0.5 * 0.8) / 2):.3f} [")
-    assert by_time["0.02 to 0.05 ms"][6:] == ["50", "100"]
+    assert by_time["0.02 to 0.05 ms"][6:] == ["50", "50"]  # without a float64 form the ladder decides
     assert by_time["5 ms and more"][:4] == ["1", "0", "0", "100"]
     assert {name: cells[0] for name, cells in rows(text, "By dtype").items()} == {"float32": "3", "bfloat16": "1"}
     classes = {name: cells[0] for name, cells in rows(text, "By class of operators").items()}

@@ -29,6 +29,8 @@ class Backend:
                     told = dict(subgraph.meta)
                     if told.get("interrupt"):
                         raise KeyboardInterrupt
+                    if told.get("broken"):
+                        raise UserError("a fault of the task")
                     status = told.get("status", "ran")
                     arm = right() if status == "ran" else ArmResult(status)
                     yield SubgraphReport(record_of(task.id, subgraph.id, arm, candidate.name))
@@ -96,6 +98,19 @@ def test_an_interrupted_run_keeps_its_journal(judge):
     assert found.count("passes", "a") == 2
     (journal,) = folder.glob("journal*.jsonl")
     assert json.loads(journal.read_text().splitlines()[0].partition(" ")[2])["header"]["candidates"]
+
+
+def test_a_task_that_is_at_fault_loses_nothing_that_was_judged(judge, capsys):
+    code, found, folder = judge({}, {"broken": True})
+    assert (code, found.interrupted, len(found.records)) == (1, True, 1)
+    assert list(folder.glob("journal*.jsonl"))
+    assert "passbench: error: a fault of the task" in capsys.readouterr().err
+
+
+def test_a_reference_is_not_sent_to_a_cluster(judge, tmp_path, capsys):
+    command = ["run", str(tmp_path / "passes"), "--ray", f"--against={tmp_path / 'passes'}"]
+    assert main(command) == 1
+    assert "--against: a reference is not sent to a cluster" in capsys.readouterr().err
 
 
 def test_ray_is_asked_for_by_its_option(judge, backend):

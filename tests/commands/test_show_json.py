@@ -196,6 +196,12 @@ def test_a_missing_file(tmp_path, capsys):
     assert "no such file" in message(capsys, tmp_path / "none.json")
 
 
+@pytest.mark.parametrize("option", ["--html=page.html", "--full", "--criterion=fp64", "--format=markdown"])
+def test_an_option_of_the_tables_is_refused(run_folder, capsys, option):
+    assert main(["show", "--json", str(run_folder), option]) == 1
+    assert f"{option.partition('=')[0]}: has no effect on --json" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", ["--b=0", "--b=1.1", "--p=-1", "--interpretation=mine"])
 def test_a_bad_option(run_folder, option):
     with pytest.raises(SystemExit) as stopped:

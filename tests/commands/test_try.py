@@ -140,6 +140,7 @@ def test_a_candidate_of_no_use_is_refused_before_anything_is_measured(
         ([], "try: one model is to be named (give FILE.py:NAME, or --hub)"),
         (["gone.py:Block"], "gone.py: no such file (write FILE.py:NAME)"),
         (["models.py:Block", "--hub=x"], "try: one model is to be named"),
+        (["--hub=x", "--size=1,128"], "--size: goes with a model of a file only (name it as FILE.py:NAME)"),
     ],
 )
 def test_a_model_has_to_be_named(bench, model, gelu_add_pass, capsys, words, message):

@@ -109,7 +109,24 @@ def test_evaluate_says_what_is_no_task(folder, monkeypatch):
             pytest_passbench.evaluate("passes", word, judge=Judge)
 
 
+def test_evaluate_refuses_no_task_and_two_of_one_id(folder):
+    with pytest.raises(UserError, match="tasks: no task is named"):
+        pytest_passbench.evaluate(folder / "passes", [], judge=Judge)
+    (folder / "other").mkdir()
+    (folder / "other" / "a.task.yaml").write_text(task_text("a", OK))
+    with pytest.raises(UserError, match=r"other/a.task.yaml: task id 'a' is also that of .*own/a.task.yaml"):
+        pytest_passbench.evaluate(folder / "passes", [folder / "own", folder / "other"], judge=Judge)
+
+
+def test_settings_that_are_given_as_text_are_read_as_the_command_line_does(folder):
+    task = folder / "own" / "a.task.yaml"
+    run = pytest_passbench.evaluate(folder / "passes", task, judge=Judge, tolerance="-4", budget="10m")
+    assert (run.settings["tolerance"], run.settings["budget"]) == (-4, 600.0)
+
+
 def test_evaluate_refuses_what_it_does_not_know(folder):
+    with pytest.raises(UserError, match="unknown setting 'only_matching'"):
+        pytest_passbench.evaluate(folder / "passes", judge=Judge, only_matching=True)
     with pytest.raises(UserError, match="unknown setting 'speed'"):
         pytest_passbench.evaluate(folder / "passes", judge=Judge, speed=1)
     with pytest.raises(UserError, match="evaluate, criterion: 'best' is not one of ladder, fp64, either"):

@@ -8,6 +8,7 @@ import json
 import math
 import re
 import shlex
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -96,6 +97,20 @@ def test_the_verdict_is_a_sentence(ratios, lead):
     for record, ratio in zip(run.records, ratios, strict=True):
         record.arm.speed.ratio, record.arm.speed.low, record.arm.speed.high = ratio, ratio * 0.97, ratio * 1.03
     assert lead in words(parsed(run))
+
+
+def test_the_speed_of_the_verdict_is_that_of_right_answers_alone():
+    """An answer as good as zeros is within t, and not right."""
+    records = [record_of("t", "a", right(2.0)), record_of("t", "b", right(50.0, -5), null_from=-6)]
+    assert "mine is right on 1 of 2 subgraphs, and on those 2.000 times as fast" in words(parsed(run_of(*records)))
+
+
+def test_a_candidate_that_nothing_judged_is_not_called_correct():
+    run = run_of(record_of("t", "a"), record_of("t", "a", candidate="other"))
+    run = replace(run, records=run.records[:1], selected={"mine": {"t": 1}, "other": {"t": 0}})
+    text = words(parsed(run))
+    assert "other was not judged" in text
+    assert "All 0 subgraphs" not in text
 
 
 def test_held_out_sizes_have_columns_and_a_section_if_they_were_judged():

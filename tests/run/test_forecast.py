@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pytest_passbench.commands.main import main
 from pytest_passbench.run import results_file
-from pytest_passbench.run.forecast import forecast_line, plan
+from pytest_passbench.run.forecast import elapsed, forecast_line, seconds_of_tasks
 from support.made_records import record_of, run_of
 
 
@@ -38,31 +38,18 @@ def test_a_run_without_durations_has_no_forecast():
     assert forecast_line(run_of(record_of("a", "s"))) == ""
 
 
-def test_a_plan_runs_the_longest_first():
-    rows = [("a", {"load": 1.0, "measure": 2.0}), ("b", {"measure": 10.0}), ("a", {"measure": 3.0})]
-    made = plan(rows, unknown={"c": 4, "a": 9}, workers=2)
-    assert [item.task for item in made.tasks] == ["c", "b", "a"]
-    assert made.tasks[0].guessed
-    assert made.tasks[0].seconds == 12.0
-    assert made.tasks[2].phases == {"load": 1.0, "measure": 5.0}
-    assert (made.seconds, made.elapsed) == (28.0, 16.0)
-    assert made.phases == {"measure": 15.0, "load": 1.0}
+def test_tasks_without_a_record_count_as_typical_ones_and_the_longest_goes_first():
+    rows = [("a", "s0", 3.0), ("a", "s1", 3.0), ("b", "s0", 10.0)]
+    records = [record_of(task, subgraph, durations={"x": seconds}) for task, subgraph, seconds in rows]
+    assert seconds_of_tasks(run_of(*records, tasks=["a", "b", "c"])) == [10.0, 6.0, 6.0]
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=20), st.integers(1, 6))
-def test_a_plan_lies_between_the_bounds(durations, workers):
-    made = plan([(f"t{i}", {"x": d}) for i, d in enumerate(durations)], workers=workers)
+def test_a_schedule_lies_between_the_bounds(durations, workers):
+    ends = elapsed(sorted(durations, reverse=True), workers)
     least = max(max(durations), sum(durations) / workers)
-    assert least - 1e-6 <= made.elapsed <= 4 / 3 * least * 1.5 + 1e-6
-    assert made.elapsed <= made.seconds + 1e-6
-
-
-def test_a_plan_refuses_what_cannot_be():
-    with pytest.raises(ValueError, match="worker"):
-        plan([], workers=0)
-    with pytest.raises(ValueError, match="duration of 'x'"):
-        plan([("a", {"x": -1.0})])
-    assert plan([]).elapsed == 0.0
+    assert least - 1e-6 <= ends <= 4 / 3 * least * 1.5 + 1e-6
+    assert ends <= sum(durations) + 1e-6
 
 
 def test_one_task_takes_a_singular_verb():

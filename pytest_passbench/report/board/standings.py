@@ -36,13 +36,12 @@ DELTA = 0.02
 class Gap:
     """The ratio of the AS of the row above to that of the row that has this gap, and whether it is real.
 
-    ``one_run``: both rows are of the same runs. "no" means that the difference, whatever it is, is below the noise.
+    "no" means that the difference, whatever it is, is below the noise.
     """
 
     above: str
     contrast: Contrast
     real: Real
-    one_run: bool
 
 
 @dataclass(frozen=True)
@@ -259,7 +258,7 @@ def _gap(upper: _UnrankedRow, lower: _UnrankedRow, comparisons: int, between: fl
     if difference is None:
         return None
     deltas = [float(run.noise.get("delta", DELTA)) for entry in (upper, lower) for run in entry.runs]
-    return Gap(label(upper.row), difference, real(difference.ratio, max(deltas, default=DELTA)), one_run)
+    return Gap(label(upper.row), difference, real(difference.ratio, max(deltas, default=DELTA)))
 
 
 def real(ratio: Interval, delta: float) -> Real:

@@ -34,7 +34,7 @@ COLUMNS = {
     "AS (fp64)": "AS if correct is what is as accurate as eager",
     "correct %": "the share that agrees with eager at t = -5",
     "correct (fp64) %": "the share that is as accurate as eager",
-    "fast_1 %": "the share that is correct and faster than eager",
+    "fast_1 %": "the share that is correct and not slower than eager",
     "subgraphs": "how many were judged",
     "run": "when the newest run began",
     "runs": "how many runs judged the same content, each with the same weight, and the lowest and highest AS of them",

@@ -119,7 +119,8 @@ def _forest(run: Run, candidate: str, tasks: Sequence[TaskRow]) -> Markup | None
         if task.candidate == candidate and task.interval is not None
     ]
     at, criterion = tables.tolerance(run), run.criterion
-    arms = [(candidate, run.of(candidate), "candidate"), *((name, run.beside(name), name) for name in run.baselines)]
+    correct = [record for record in run.of(candidate) if record.correct]
+    arms = [(candidate, correct, "candidate"), *((name, run.beside(name), name) for name in run.baselines)]
     for name, records, arm in arms:
         interval = tables.interval(records, arm, run, at, criterion)
         if interval is not None and rows:
@@ -141,12 +142,14 @@ class Verdict:
 def verdict_on(run: Run, candidate: str, tasks: Sequence[TaskRow]) -> Verdict:
     """Return the verdict on a candidate, from its tasks' rows."""
     records = run.of(candidate)
-    interval = tables.interval(records, "candidate", run, tables.tolerance(run), run.criterion)
+    correct = [record for record in records if record.correct]
+    interval = tables.interval(correct, "candidate", run, tables.tolerance(run), run.criterion)
     right, total = sum(task.correct for task in tasks), sum(task.total for task in tasks)
     lead, kind = _lead(interval, right, total)
     row = board.row(candidate, board.tasks_of(run, candidate, run.criterion), run.score_settings)
     when = tables.correct_when(run)
-    sentences = [f"All {total} subgraphs are correct ({when})" if right == total else f"Right means correct {when}"]
+    all_right = 0 < total == right
+    sentences = [f"All {total} subgraphs are correct ({when})" if all_right else f"Right means correct {when}"]
     if row.scores.as_ is not None:
         sentences.append(f"AS is {tables.score(row.scores.as_)}, where eager has 1.000")
     violations = sum(finding.severity == "violation" for record in records for finding in record.findings)

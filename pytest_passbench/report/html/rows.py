@@ -63,7 +63,7 @@ class TaskRow:
         """The groups that it belongs to, for the filter."""
         names = {ending.name for ending in self.endings}
         groups = {
-            "correct": self.correct == self.total,
+            "correct": 0 < self.total == self.correct,
             "wrong": self.correct < self.total,
             "findings": self.findings > 0,
             "unresolved": "unresolved" in names,
