@@ -55,6 +55,19 @@ def paths(argument: Paths) -> Iterator[Path]:
         yield from map(Path, argument)
 
 
+def task_paths(tasks: Paths | None) -> tuple[Path, ...]:
+    """Return the paths of tasks; none stand for a suite of installed ones. Raises UserError for an empty list."""
+    if tasks is None:
+        return ()
+    if not (result := tuple(paths(tasks))):
+        raise _no_task()
+    return result
+
+
+def _no_task() -> UserError:
+    return UserError("no task is named", where="tasks", remedy=f"a task's id or file, or one of {SUITES}")
+
+
 def settings(values: dict[str, Any], where: str, refused: Iterable[str] = ()) -> Settings:
     """Return the settings with these names.
 
@@ -66,12 +79,13 @@ def settings(values: dict[str, Any], where: str, refused: Iterable[str] = ()) ->
     for name in values:
         if name not in names:
             raise UserError(f"unknown setting {name!r}", where=where, remedy=f"one of {sorted(names)}")
-    given = {name: value for name, value in values.items() if name in options and value is not None}
-    return Settings(**{**values, **{name: _checked(options[name], value, where) for name, value in given.items()}})
+    return Settings(**{name: _checked(options.get(name), value, where) for name, value in values.items()})
 
 
-def _checked(option: Option, value: Any, where: str) -> Any:
+def _checked(option: Option | None, value: Any, where: str) -> Any:
     """Return a value as the command line would read it. Raises UserError if it would refuse it."""
+    if option is None or value is None:
+        return value
     try:
         return tuple(option.type(str(item)) for item in value) if option.many else option.type(str(value))
     except ArgumentTypeError as error:
@@ -109,7 +123,7 @@ class TaskShelf:
                     message = f"two tasks are called {task.id}: the other one is {tasks[task.id].path}"
                     raise UserError(message, where=task.path, remedy="give one of them another id")
         if not tasks:
-            raise no_task()
+            raise _no_task()
         return list(tasks.values())
 
     def _at(self, word: str | Path) -> list[Task]:
@@ -131,11 +145,6 @@ class TaskShelf:
                 self._read.pop(next(iter(self._read)))
             self._read[ref.path] = ref.load()
         return self._read[ref.path]
-
-
-def no_task() -> UserError:
-    """Return the error for a call that names an empty list of tasks."""
-    return UserError("no task is named", where="tasks", remedy=f"a task's id or file, or one of {SUITES}")
 
 
 def of_tasks(run_settings: Settings, tasks: Iterable[Task]) -> Settings:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from pytest_passbench.api.arguments import Answer, Entry, Paths, TaskShelf, entries, load, no_task, of_tasks, paths
+from pytest_passbench.api.arguments import Answer, Entry, Paths, TaskShelf, entries, load, of_tasks, paths, task_paths
 from pytest_passbench.api.arguments import settings as settings_of
 from pytest_passbench.api.backend import Backend, EvaluatorCall, take
 from pytest_passbench.api.local import Local
@@ -48,13 +48,10 @@ def evaluate(
     Raises UserError for a folder without passes, a file that is not a task, or a setting that is wrong.
     """
     settings.setdefault("suite", "lite" if tasks is None else "all")
-    task_paths = () if tasks is None else tuple(paths(tasks))
-    if tasks is not None and not task_paths:
-        raise no_task()
     folders = tuple(path.resolve() for path in paths(candidate))
     run_settings = settings_of(settings, "evaluate")
     against = None if run_settings.against is None else Path(run_settings.against).resolve()
-    run_settings = replace(run_settings, candidates=folders, against=against, tasks=task_paths)
+    run_settings = replace(run_settings, candidates=folders, against=against, tasks=task_paths(tasks))
     check_run(run_settings)
     candidates, reference = open_candidates(run_settings.candidates), open_reference(run_settings)
     ledger = Ledger(run_settings, candidates, run_seed(run_settings.seed), reference)

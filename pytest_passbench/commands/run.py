@@ -13,7 +13,10 @@ from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option
 from pytest_passbench.core.settings import Settings
 
 if TYPE_CHECKING:
+    from pytest_passbench.api.backend import Backend
+    from pytest_passbench.core.record import Record
     from pytest_passbench.core.run import Run
+    from pytest_passbench.core.task import Task
     from pytest_passbench.run.ledger import Ledger
 
 FAILED, INTERRUPTED = 1, 2
@@ -47,13 +50,7 @@ def _options() -> list[Option]:
 def run(args: argparse.Namespace) -> int:
     """Judge, write the results, print the summary, and return the exit code."""
     from pytest_passbench.api.arguments import load
-    from pytest_passbench.api.backend import EvaluatorCall, take
     from pytest_passbench.api.evaluator import make_backend
-    from pytest_passbench.core.plurals import counted
-    from pytest_passbench.core.progress import ProgressLines
-    from pytest_passbench.core.record import Record
-    from pytest_passbench.core.seed import commitment
-    from pytest_passbench.run.journal import Journal
     from pytest_passbench.run.ledger import Ledger, fresh_folder, open_candidates, open_reference, run_seed, writable
 
     settings = _settings(args)
@@ -69,10 +66,27 @@ def run(args: argparse.Namespace) -> int:
     writable(settings.report_dir)
     backend = make_backend("local" if args.ray is None else "ray", settings, True, args.ray or None)
     folder = fresh_folder(settings.report_dir, ledger.started, [item.name for item in ledger.candidates])
+    fault = _judge(backend, ledger, tasks, folder)
+    code = _conclude(ledger, folder, settings)
+    if fault is not None:
+        raise fault
+    return code
+
+
+def _judge(backend: Backend, ledger: Ledger, tasks: Sequence[Task], folder: Path) -> UserError | None:
+    """Judge the tasks, into the ledger and a journal. Return the error that has ended it, if one has.
+
+    Such an error is about a task that torch refuses, for example. What was judged before it is kept.
+    """
+    from pytest_passbench.api.backend import EvaluatorCall, take
+    from pytest_passbench.core.plurals import counted
+    from pytest_passbench.core.progress import ProgressLines
+    from pytest_passbench.core.seed import commitment
+    from pytest_passbench.run.journal import Journal
+
     journal, progress = Journal(folder, ledger.header()), ProgressLines("run")
     total = sum(len(task.subgraphs) for task in tasks) * len(ledger.candidates)
     correct: dict[tuple[str, str, str], bool] = {}
-    fault = None
 
     def judged(record: Record) -> None:
         journal.add(record)
@@ -84,16 +98,14 @@ def run(args: argparse.Namespace) -> int:
         take(backend, EvaluatorCall(ledger.seed, tasks, ledger.candidates), ledger, judged)
     except KeyboardInterrupt:
         ledger.interrupted = True
-    except UserError as error:  # in the middle, such as a task that torch refuses: what was judged is kept
-        ledger.interrupted, fault = True, error
+    except UserError as error:
+        ledger.interrupted = True
+        return error
     finally:
         progress.clear()
         backend.close()
         journal.close()
-    code = _conclude(ledger, folder, settings)
-    if fault is not None:
-        raise fault
-    return code
+    return None
 
 
 def _settings(args: argparse.Namespace) -> Settings:
