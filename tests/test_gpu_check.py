@@ -27,7 +27,7 @@ def steps(folder: Path, monkeypatch: pytest.MonkeyPatch, **bodies: str) -> None:
     monkeypatch.setattr(
         gpu_check,
         "STEPS",
-        tuple(gpu_check.Step(name, 2 if name == "hangs" else 20, f"finds {name}") for name in bodies),
+        tuple(gpu_check.Step(name, 4 if name == "hangs" else 20, f"finds {name}") for name in bodies),
     )
 
 

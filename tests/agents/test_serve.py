@@ -25,7 +25,7 @@ from pytest_passbench.commands.main import main
 from pytest_passbench.judge.arms import processes
 from support.paths import ROOT
 from support.plugin_runs import PASS, task_text
-from support.told_backend import ToldBackend
+from support.told_backend import ToldBackend, wait_for
 
 TOKEN = "a-token-of-the-tests"
 
@@ -183,13 +183,6 @@ def test_a_full_server_ends_the_sessions_that_are_idle(client):
     time.sleep(1.2)
     client.begin()
     assert [client.step(session, "list_files")[0] for session in sessions] == [200, *[404] * 5]
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_client_that_is_gone_costs_no_judging_and_a_second_step_is_refused(connect, client, backend, capfd):

@@ -40,7 +40,7 @@ def records(bench, wrapper):
     bench.candidate({"p": wrapper(HONEST)}, task="zz-honest")
     bench.task("zz-unknown", ops=("gelu", "mul"), source="def forward(in_0, in_1):\n    return (in_0 * in_1,)")
     bench.candidate({"p": wrapper(HONEST)}, task="zz-unknown")
-    return bench.judge(timeout=4.0, policy="open")
+    return bench.judge(timeout=8.0, policy="open")
 
 
 CHILD = "import ctypes, os, time\nif os.fork() == 0:\n    time.sleep(600)\n"

@@ -124,7 +124,7 @@ def test_a_signal_to_the_controller_stops_its_workers_and_keeps_all_that_they_ha
     assert process.returncode == pytest.ExitCode.INTERRUPTED
     run = results(bench)
     assert run["interrupted"]
-    assert 2 <= len(run["records"]) == journaled(bench) <= 5
+    assert 2 <= len(run["records"]) == journaled(bench) < 9
     assert "not judged: a [passes]" in text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from pytest_passbench.api.backend import MachineReport, SelectionReport, SubgraphReport
 from pytest_passbench.core.errors import UserError
@@ -46,3 +47,11 @@ class ToldBackend:
 
     def close(self):
         self.gate.set()
+
+
+def wait_for(condition):
+    """Return once a condition holds. Fails after 30 s."""
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

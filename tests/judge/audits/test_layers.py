@@ -8,6 +8,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from pytest_passbench.core.record import Finding
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.judge.audits import auditor
+from pytest_passbench.judge.audits.layers import violation
 from shared.workspace import make_cpp_pass
 
 #: Keeps answers by address and a sample of the contents.
@@ -55,6 +59,26 @@ extern "C" void gelu_add(const float* x, const float* y, float* out, int64_t n) 
 #: In memory without an earlier answer, the first one leaves zeros unwritten, and the second one rounds differently.
 UNWRITTEN = "if (earlier || v > 0) out[i] = v <= 0 ? 0 : v;"
 ROUNDED = "out[i] = v <= 0 ? 0 : (earlier ? 1 : 1.00002f) * v;"
+
+
+def test_all_evidence_of_a_measured_candidate_becomes_findings(monkeypatch):
+    """Each kind of evidence is about the clock of one candidate, and none may get lost on the way to its record."""
+    kinds = ("strays", "excess", "others", "slowed", "first_call")
+    for kind in kinds:
+        monkeypatch.setattr(auditor.evidence, kind, lambda *_, kind=kind: [violation("clock", kind, kind)])
+    floor = SimpleNamespace(findings=lambda: [violation("clock", "floor", "floor")])
+    monkeypatch.setattr(auditor, "ClockFloor", lambda *_: floor)
+    monkeypatch.setattr(auditor.Auditor, "_plausibility", lambda self, *_: self.findings.append(note("plausible")))
+    clock = SimpleNamespace(
+        runners={"candidate": None, "eager": None}, calls=1, slowed_pairs=lambda: (0, 0), leave_only=lambda _arm: None
+    )
+    audit = auditor.Auditor(Settings(), None, None)
+    audit.measured(None, clock, SimpleNamespace(standings={}), {"candidate": 1e-6}, SimpleNamespace())
+    assert [finding.rule for finding in audit.findings] == [*kinds, "floor", "plausible"]
+
+
+def note(rule):
+    return Finding("plausibility", rule, "warning", rule)
 
 
 def relu_add_pass(part):

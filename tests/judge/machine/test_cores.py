@@ -8,7 +8,7 @@ import time
 import pytest
 
 from pytest_passbench.judge.arms import processes
-from pytest_passbench.judge.machine.cores import Awake, Cores, pinned
+from pytest_passbench.judge.machine.cores import Awake, Cores
 
 
 @pytest.fixture
@@ -40,6 +40,16 @@ def test_a_machine_with_too_few_cores_shares_them(machine, count, threads):
     assert cores.judge
 
 
+def works_beyond(pid: int, seconds: float) -> bool:
+    """Return True if a process gets to have worked for longer, which may take a while on a busy machine."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if processes.cpu_seconds(processes.cpu_clock(pid)) > seconds:
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def test_a_core_is_kept_awake_by_what_gives_way_to_everything_and_ends_with_us():
     core = max(os.sched_getaffinity(0))
     others = set(processes.descendants(os.getpid()))
@@ -50,15 +60,11 @@ def test_a_core_is_kept_awake_by_what_gives_way_to_everything_and_ends_with_us()
         assert os.getpgid(pid) != os.getpgrp()  # or the kernel hangs up on all of us once it stands still
         assert os.sched_getscheduler(pid) == os.SCHED_IDLE
         before = processes.cpu_seconds(processes.cpu_clock(pid))
-        with pinned({core}):
-            time.sleep(0.2)
-        assert processes.cpu_seconds(processes.cpu_clock(pid)) > before
+        assert works_beyond(pid, before)
         with awake.off():  # what is no real-time process must not wait for its time slice
             processes.wait_stopped(pid)
             still = processes.cpu_seconds(processes.cpu_clock(pid))
-        with pinned({core}):
-            time.sleep(0.2)
-        assert processes.cpu_seconds(processes.cpu_clock(pid)) > still
+        assert works_beyond(pid, still)
     processes.wait_stopped(pid)
     with awake.on():
         assert set(processes.descendants(os.getpid())) - others == {pid}  # the same again
