@@ -12,9 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import pytest_passbench
+from pytest_passbench.api import backend as backends
 from pytest_passbench.api.backend import MachineReport, SelectionReport, SubgraphReport
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
+from pytest_passbench.core.settings import Settings
 from support import made_records
 from support.plugin_runs import PASS, task_text
 
@@ -223,6 +225,10 @@ def test_settings_are_checked_as_on_the_command_line(backend):
         ({"speed": 1}, "Evaluator: unknown setting 'speed'"),
         ({"trusted": True}, "Evaluator: unknown setting 'trusted'"),
         ({"seed": "1"}, "Evaluator: unknown setting 'seed'"),
+        ({"against": "passes"}, "Evaluator: unknown setting 'against'"),
+        ({"only_matching": True}, "Evaluator: unknown setting 'only_matching'"),
+        ({"suite": "lite"}, "Evaluator: unknown setting 'suite'"),
+        ({"task_ids": ["a"]}, "Evaluator: unknown setting 'task_ids'"),
         ({"tolerance": 3}, "Evaluator, tolerance: '3' is not an integer from -10 to 0"),
         ({"address": "auto", "backend": "local"}, "Evaluator, address: only Ray has an address"),
     ]:
@@ -230,6 +236,16 @@ def test_settings_are_checked_as_on_the_command_line(backend):
             pytest_passbench.Evaluator(**{**fake, **given})
     with pytest.raises(UserError, match="unknown backend 'cloud'"):
         pytest_passbench.Evaluator(backend="cloud")
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+def test_a_thorough_judge_measures_again_what_noise_kept_open(monkeypatch, thorough):
+    class Lasting:
+        repeats, expected = None, 0
+        touches = environment = noise = judge = close = begin = start = lambda *_: None
+
+    monkeypatch.setattr(backends, "make_judge", lambda *_: Lasting())
+    assert backends.JudgeWorker(Settings(), thorough)._judge.repeats is thorough
 
 
 def test_importing_the_package_imports_neither_torch_nor_the_engine():

@@ -191,6 +191,27 @@ def test_another_seed_is_found(made, capsys):
     assert "not the one that the run committed to" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda run: run.seed.clear(), "there is no seed with its commitment"),
+        (lambda run: run.hashes.update(harness="00" * 32), "the run was made with other code of passbench than this"),
+        (lambda run: run.hashes.update(harness=""), "no hash of the harness"),
+        (lambda run: run.hashes.update(editions=["1", "2"]), "it has tasks of several editions of the suite: 1, 2"),
+    ],
+)
+def test_a_file_that_does_not_say_what_judged_it_is_a_problem(made, capsys, change, message):
+    edit(made, change)
+    assert verify(made) == 1
+    assert message in capsys.readouterr().out
+
+
+def test_tasks_that_are_not_there_are_named(made, capsys):
+    (made / "tasks" / "two.task.yaml").unlink()
+    assert verify(made) == 1
+    assert "tasks not found, so not checked: two (name their folder with --tasks)" in capsys.readouterr().out
+
+
 def test_rerun_agrees_or_says_what_differs(made, capsys, monkeypatch):
     monkeypatch.setattr("pytest_passbench.run.judging.make_judge", Judge)
     assert verify(made, "--rerun=2") == 0
