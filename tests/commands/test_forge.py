@@ -294,9 +294,9 @@ def make():
 """
 
 
-def test_a_file_is_a_module_whatever_else_has_its_name(tmp_path: Path) -> None:
+def test_a_file_is_a_module_that_others_find_by_its_name(tmp_path: Path) -> None:
     """Dataclasses and Dynamo look for names in the module that ``sys.modules`` has."""
-    path = tmp_path / "fractions.py"
+    path = tmp_path / "looked_up.py"
     path.write_text(LOOKED_UP)
     case = case_of_file(f"{path}:make", ["float b n"], [Variant(4, 8)])
     (captured,) = capture(case.build(), case.inputs(case.build(), case.variants[0]))
@@ -304,7 +304,7 @@ def test_a_file_is_a_module_whatever_else_has_its_name(tmp_path: Path) -> None:
     path.write_text("raise ValueError('no')")
     with pytest.raises(UserError, match="cannot be imported: ValueError: no"):
         case_of_file(f"{path}:make", ["float b n"], [])
-    assert not [name for name in sys.modules if name.endswith("_fractions")]
+    assert not [name for name in sys.modules if name.endswith("looked_up")]
 
 
 def test_a_run_whose_inputs_no_task_has_is_told_what_to_do() -> None:
