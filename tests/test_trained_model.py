@@ -13,13 +13,14 @@ import torch
 
 pytest.importorskip("trl", reason="the extra `train` is not installed")
 
-from trained_model import sft, tokens
+from trained_model import sft, table, tokens
 from trained_model.answers import answer, body_of
 from trained_model.collect import graph_of, load
 from trained_model.controls import distance
-from trained_model.files import Journal, read
+from trained_model.files import Journal, read, write
 from trained_model.graphs import Unfit, check, runs
 from trained_model.grpo import advantages
+from trained_model.judged import key_of
 from trained_model.pairs import right_pairs
 from trained_model.random_graphs import random_graph
 from trained_model.repairs import KINDS, spoiled
@@ -90,6 +91,28 @@ def test_spoiled_answers_differ_in_the_kernel_alone(graphs):
         changed = [(text, spoiled(text, kind, chance)) for text in texts]
         assert any(old != new for old, new in changed)
         assert all(old.partition("\ndef pattern")[2] == new.partition("\ndef pattern")[2] for old, new in changed)
+
+
+@pytest.mark.parametrize("call", ["softplus(in_0, beta=2)", "gelu(in_0, approximate='tanh', out=in_1)"])
+def test_an_operator_with_a_keyword_that_no_rule_has_is_refused(call):
+    source = f"def forward(in_0, in_1):\n    tmp_0 = torch.nn.functional.{call}\n    return (tmp_0,)\n"
+    with pytest.raises(Unfit, match="no rule"):
+        check(source, {"in_0": (4, 8), "in_1": (4, 8)})
+
+
+def test_tables_say_which_arms_lack_answers_and_count_a_broken_rule_as_0(graphs, tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "right_pairs", lambda *_: [])
+    rows = [{"graph": graph.id, "greedy": "", "samples": []} for graph in graphs[:2]]
+    for arm, count in (("sft", 2), ("grpo", 1)):
+        write(tmp_path / "answers" / f"{arm}-0.jsonl", rows[:count])
+    with pytest.raises(SystemExit, match="no arm has an answer to each graph"):
+        table.table(tmp_path, graphs[:2], "test.jsonl")
+    verdict = {"right": False, "AS": 0.0, "staged": 0.0}
+    write(tmp_path / "test.jsonl", [{"key": key_of(graph, ""), **verdict} for graph in graphs[:2]])
+    text = table.table(tmp_path, graphs[:2], "test.jsonl")
+    assert "Left out, since answers are lacking: grpo\n" in text
+    (row,) = [line for line in text.split("## random: 2 graphs")[1].split("##")[0].splitlines() if "| sft" in line]
+    assert [cell.strip() for cell in row.split("|")][4] == "0.000 [0.000, 0.000]"
 
 
 def test_advantages_leave_out_what_was_not_judged():

@@ -10,8 +10,8 @@ from typing import Any
 from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.dataset import shards
 from pytest_passbench.forge.instances import Instance
-from pytest_passbench.forge.normal_form import normal_form
-from trained_model.files import digest, read, write
+from pytest_passbench.forge.normal_form import digest, normal_form
+from trained_model.files import read, write
 from trained_model.graphs import Graph, counted, statements
 from trained_model.random_graphs import random_graph
 from trained_model.real_graphs import real_graphs
@@ -45,7 +45,7 @@ def make(folder: Path, dataset: Path, count: int, seed: int = 0) -> None:
 
 def graph_of(origin: str, source: str, inputs: list[dict[str, Any]], families: list[str]) -> Graph:
     """Return a graph at a dtype that its text decides."""
-    key = digest(source, str([item["shape"] for item in inputs]))
+    key = digest([source, str([item["shape"] for item in inputs])])
     operators = [item.call.name for item in statements(source)]
     graph = Graph(key, origin, source, operators, DTYPES[int(key[0], 16) % len(DTYPES)], inputs, families)
     graph.form = form(graph)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterable
@@ -46,8 +45,3 @@ class Journal:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def digest(*texts: str) -> str:
-    """Return a short hash of texts."""
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]

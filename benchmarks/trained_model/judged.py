@@ -14,8 +14,9 @@ from typing import Any
 from pytest_passbench import Evaluator
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.forge.normal_form import digest
 from pytest_passbench.suite.taskfile import write_task
-from trained_model.files import Journal, digest
+from trained_model.files import Journal
 from trained_model.graphs import Graph
 
 FEEDBACK = 400
@@ -40,7 +41,7 @@ def task_of(graph: Graph) -> Task:
 
 def key_of(graph: Graph, text: str) -> str:
     """Return the key of a pair in a journal."""
-    return digest(graph.source, graph.dtype, text)
+    return digest([graph.source, graph.dtype, text])
 
 
 class Judge:

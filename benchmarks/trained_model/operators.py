@@ -103,16 +103,16 @@ def _named(name: str, args: list[str], keywords: dict[str, str]) -> Call | None:
     in_place = keywords.pop("inplace", "False") == "True" or name in IN_PLACE
     name = IN_PLACE.get(name, name)
     if name in PLAIN and len(args) == 1:
-        if name == "gelu" and keywords.get("approximate") == "'tanh'":
+        if name == "gelu" and keywords == {"approximate": "'tanh'"}:
             return Call("gelu_tanh", tuple(args))
-        return None if keywords.get("approximate", "'none'") != "'none'" else Call(name, tuple(args), (), in_place)
+        return Call(name, tuple(args), (), in_place) if keywords in ({}, {"approximate": "'none'"}) else None
     if name == "pow" and args[1:] in (["2"], ["2.0"]) and not keywords:
         return Call("square", tuple(args[:1]))
     if name in ("add", "sub", "mul", "div", "maximum", "minimum") and len(args) == 2 and not keywords:
         return Call(name, tuple(args), (), in_place)
     if name == "clamp" and len(args) == 1 and len(keywords) == 1:
         return Call(f"clamp_{next(iter(keywords))}", (args[0], *keywords.values()))
-    if name == "leaky_relu" and len(args) == 2:
+    if name == "leaky_relu" and len(args) == 2 and not keywords:
         return Call(name, tuple(args), (), in_place)
     return _along_rows(name, args, keywords)
 

@@ -1,4 +1,4 @@
-"""The stage `table`: what the judge said of each arm, with intervals from the graphs, real and random ones apart."""
+"""The tables of the stage `final`: what the judge said of each arm, with intervals, real and random graphs apart."""
 
 from __future__ import annotations
 
@@ -34,19 +34,28 @@ class Score:
     copies: float
 
 
-def scores(folder: Path, graphs: Sequence[Graph], journal: str) -> dict[str, dict[str, Score]]:
-    """Return the scores of each arm by graph."""
+def scores(folder: Path, graphs: Sequence[Graph], journal: str) -> tuple[dict[str, dict[str, Score]], list[str]]:
+    """Return the scores of each arm by graph, and the arms that lack a judged answer to a graph."""
     verdicts = {row["key"]: row for row in read(folder / journal)}
     train = {text for _, text in right_pairs(folder, "train")}
     runs: dict[str, list[dict[str, dict[str, Any]]]] = {}
     for path in sorted((folder / "answers").glob("*.jsonl")):
         rows = {row["graph"]: row for row in read(path)}
         runs.setdefault(path.stem.rpartition("-")[0], []).append(rows)
+    whole = {arm: seeds for arm, seeds in runs.items() if all(_is_whole(graphs, rows, verdicts) for rows in seeds)}
     return {
         arm: {graph.id: _score(graph, [rows[graph.id] for rows in seeds], verdicts, train) for graph in graphs}
-        for arm, seeds in runs.items()
-        if all(graph.id in rows for rows in seeds for graph in graphs)
-    }
+        for arm, seeds in whole.items()
+    }, [arm for arm in runs if arm not in whole]
+
+
+def _is_whole(graphs: Sequence[Graph], rows: Mapping[str, dict[str, Any]], verdicts: Mapping[str, Any]) -> bool:
+    """Return True if a run has answers to all graphs, and all are judged. Its stage may still be writing them."""
+    return all(
+        graph.id in rows
+        and all(key_of(graph, text) in verdicts for text in (rows[graph.id]["greedy"], *rows[graph.id]["samples"]))
+        for graph in graphs
+    )
 
 
 def _score(
@@ -58,10 +67,15 @@ def _score(
     return Score(
         right=sum(item["right"] for item in greedy) / count,
         best=sum(best) / count,
-        log_as=sum(math.log(item["AS"] or FALLBACK) for item in greedy) / count,
+        log_as=sum(_log(item["AS"]) for item in greedy) / count,
         staged=sum(item["staged"] or 0.0 for item in greedy) / count,
         copies=sum(row["greedy"] in train for row in rows) / count,
     )
+
+
+def _log(score: float | None) -> float:
+    """Return the logarithm of an AS: that of FALLBACK if there is none, minus infinity for a broken rule's 0."""
+    return -math.inf if score == 0 else math.log(FALLBACK if score is None else score)
 
 
 def interval(values: Sequence[float], of: Callable[[float], float] = float) -> str:
@@ -76,14 +90,16 @@ def interval(values: Sequence[float], of: Callable[[float], float] = float) -> s
 
 def table(folder: Path, graphs: Sequence[Graph], journal: str) -> str:
     """Return the tables as text: each arm by groups of graphs, and paired differences."""
-    arms = scores(folder, graphs, journal)
+    arms, lacking = scores(folder, graphs, journal)
+    if not arms:
+        raise SystemExit(f"{folder}: no arm has an answer to each graph: end the stage `answer` first")
     groups = {
         "real": [graph.id for graph in graphs if graph.origin == "real"],
         "random": [graph.id for graph in graphs if graph.origin == "random"],
         "real, 2-4 operators": [g.id for g in graphs if g.origin == "real" and 2 <= len(g.operators) <= 4],
         "random, 2-4 operators": [g.id for g in graphs if g.origin == "random" and 2 <= len(g.operators) <= 4],
     }
-    text = []
+    text = [f"Left out, since answers are lacking: {', '.join(lacking)}", ""] if lacking else []
     for name, ids in groups.items():
         rows = [_row(arm, [by_graph[key] for key in ids]) for arm, by_graph in arms.items()]
         text += [f"## {name}: {len(ids)} graphs", "", tabulate(rows, "keys", tablefmt="github"), ""]

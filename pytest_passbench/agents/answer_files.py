@@ -28,11 +28,9 @@ class AnswerFiles:
         except UnicodeEncodeError:
             raise UserError(f"{name}: the text has half of a character") from None
         others = {other: content for other, content in self._texts.items() if other != name}
-        for other in others:
-            if (
-                PurePosixPath(name) in PurePosixPath(other).parents
-                or PurePosixPath(other) in PurePosixPath(name).parents
-            ):
+        pure = PurePosixPath(name)
+        for other in map(PurePosixPath, others):
+            if pure in other.parents or other in pure.parents:
                 raise UserError(f"{name}: {other} is a file already, so one of them would have to be a folder")
         if len(others) >= MAX_FILES:
             raise UserError(f"there are {MAX_FILES} files already", remedy="write into one of them")
@@ -54,7 +52,7 @@ class AnswerFiles:
 
     def __str__(self) -> str:
         """Return the files and their sizes, a line for each."""
-        rows = [f"{name} ({counted(len(text), 'character')})" for name, text in self._texts.items()]
+        rows = [f"{name} ({counted(len(text), 'character')})" for name, text in self.texts().items()]
         return "\n".join(rows) or "there are no files yet"
 
 

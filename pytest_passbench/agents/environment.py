@@ -150,9 +150,10 @@ class PassEnvironment:
         """
         return self._observed(self._judged)
 
-    def get_reward(self) -> float:
-        """Return the staged reward of the best judged attempt, 0 before any."""
-        return max((attempt.reward for attempt in self.attempts), default=0.0)
+    def get_reward(self) -> float | None:
+        """Return the staged reward of the best judged attempt, 0 before any; None if the machine could judge none."""
+        best = max((attempt.reward for attempt in self.attempts), default=None)
+        return 0.0 if best is None and not self.unjudged else best
 
     def _shared(self) -> AnswerJudge:
         if self._judge is None:

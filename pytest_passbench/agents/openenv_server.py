@@ -74,9 +74,11 @@ class PassEpisodes(Environment[ToolCall, ToolResult, EpisodeState]):
 
         Raises UserError for a task that is not served.
         """
-        name = task or self.list_tasks(SPLIT)[(seed or 0) % len(self._tasks) if index is None else index]["id"]
+        ids = list(self._tasks)
+        place = (seed or 0) % len(ids) if index is None else index
+        name = task or (ids[place] if 0 <= place < len(ids) else "")
         if name not in self._tasks:
-            raise UserError(f"no task {abbreviated(name, 80)} is served")
+            raise UserError(f"no task {abbreviated(name or place, 80)} is served")
         self._state = EpisodeState(episode_id=episode_id, task=name)
         return ToolResult(text=self._environment.reset(self._tasks[name]))
 
@@ -89,7 +91,7 @@ class PassEpisodes(Environment[ToolCall, ToolResult, EpisodeState]):
         attempts = self._environment.attempts
         self._state.step_count += 1
         self._state.attempts = [attempt_summary(attempt) for attempt in attempts]
-        reward = float(self._environment.get_reward()) if attempts else None
+        reward = float(self._environment.get_reward() or 0.0) if attempts else None
         return ToolResult(text=text, reward=reward, done=len(attempts) >= MAX_ATTEMPTS)
 
     @property

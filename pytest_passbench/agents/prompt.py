@@ -68,9 +68,8 @@ def replacement_func():
 
 def prompt(task: Task) -> str:
     """Return the prompt of a task."""
-    gain = (
-        f"The head-room: at most {task.header.headroom:.2g} times as fast as eager.\n" if task.header.headroom else ""
-    )
+    most = task.header.headroom
+    gain = f"The head-room: at most {float(f'{most:.2g}'):,.15g} times as fast as eager.\n" if most else ""
     return "\n".join([
         RULES,
         f"An example, for another graph, tanh_sub.py:\n\n{indent(EXAMPLE, '    ')}",
@@ -89,7 +88,7 @@ def _graphs(task: Task) -> Iterator[str]:
             rows.append(f"  and {len(subgraphs) - MAX_SUBGRAPHS} more with other shapes or dtypes")
         text = "\n".join([f"\n{name}:", indent(source.rstrip(), "    "), *rows])
         if number and len(text) > room:
-            yield f"\nand {counted(len(task.graphs) - number, 'more graph')}; explain() shows all"
+            yield f"\nand {counted(len(task.graphs) - number, 'more graph')} of the same operators"
             return
         room -= len(text)
         yield text

@@ -87,6 +87,8 @@ class Service:
         return {"session": name, "observation": observation}
 
     def _make_room(self) -> None:
+        if len(self._sessions) < self._limits.sessions:
+            return
         now = time.monotonic()
         for name, session in list(self._sessions.items()):
             if now - session.used > self._limits.idle_seconds and not session.busy.locked():
@@ -111,7 +113,7 @@ class Service:
             session.used = time.monotonic()
             session.busy.release()
         environment = session.environment
-        reward = {"reward": float(environment.get_reward())} if environment.attempts else {}
+        reward = {"reward": environment.get_reward()} if environment.attempts else {}
         return {"observation": observation, **reward}
 
     def state(self, name: str) -> Answer:
@@ -122,7 +124,7 @@ class Service:
             "files": session.environment.list_files(),
             "attempts": [attempt_summary(item) for item in list(session.environment.attempts)],
             "unjudged": session.environment.unjudged,
-            "reward": float(session.environment.get_reward()),
+            "reward": session.environment.get_reward(),
         }
 
     def close(self, request: Request) -> Answer:
@@ -131,7 +133,7 @@ class Service:
         session = self._session(name)
         with self._lock:
             self._sessions.pop(name, None)
-        return {"reward": float(session.environment.get_reward())}
+        return {"reward": session.environment.get_reward()}
 
     def _session(self, name: str) -> ClientSession:
         session = self._sessions.get(name)

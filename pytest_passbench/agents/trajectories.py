@@ -1,4 +1,4 @@
-"""Trajectories of models in Inspect logs, as rows to train from (docs/agents.md has the columns)."""
+"""Trajectories of models in Inspect logs, as rows to train from (docs/training.md has the columns)."""
 
 from __future__ import annotations
 

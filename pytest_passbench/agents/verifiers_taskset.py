@@ -1,6 +1,6 @@
 """The suite as a taskset of verifiers (extra ``verifiers``): one answer with all files, and the judge's reward.
 
-verifiers finds a taskset by the name of a module of its own (docs/training.md shows one of two lines). Its interface
+verifiers finds a taskset by the name of a module of its own (docs/agents.md shows one of two lines). Its interface
 changes from month to month, so the extra pins it: https://github.com/PrimeIntellect-ai/verifiers, version 0.4.0.
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from pytest_passbench.core.errors import UserError
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
+
+    from pytest_passbench.core.task import Task
 
 HELP = """Have a model write passes for tasks: it writes files, has them judged, reads the feedback, and tries again.
 Its best judged attempt counts. The same command goes on with an evaluation that was interrupted, and judges nothing
@@ -58,12 +61,25 @@ def run(args: argparse.Namespace) -> int:
 
     words, journal = args.tasks or ["lite"], args.out / "judged"
     tasks = TaskShelf().named(words)
+    _check_names(words, tasks)
     task = passbench(",".join(words), args.turns, args.best_of, args.tokens, args.seconds, str(journal))
     log = Evaluation(args.model, args.out, args.retries).run(task)
     complete = _print(log)
     results = write_results(log, tasks, AnswerJournal(journal), args.out / "results")
     print(printable(f"results: {results}") if results else "no results: nothing was judged")
     return 0 if complete else 1
+
+
+def _check_names(words: Sequence[str], tasks: Sequence[Task]) -> None:
+    """Raise UserError for a path or a name of a folder that does not say by itself which task is meant."""
+    from pytest_passbench.suite import find
+
+    if with_comma := next((word for word in words if "," in word), None):
+        raise UserError("there is a comma in it", where=with_comma, remedy="rename it")
+    for task in tasks:
+        if task.path.is_dir() and find.single(task.path.absolute()).id != task.id:
+            what = "another folder, or a task, has the same name"
+            raise UserError(what, where=task.path, remedy="give the folders different names")
 
 
 def _print(log: EvalLog) -> bool:

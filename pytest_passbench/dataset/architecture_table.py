@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections import defaultdict
 from pathlib import Path
 
@@ -56,12 +57,15 @@ def restore(out: Path, captures: Path) -> int:
                         remedy="remove it: the build then begins anew") from error  # fmt: skip
     for row in shards.read(out):
         rows[row.architecture].append(row)
-    captures.mkdir(parents=True)
+    part = captures.with_name(f"{captures.name}.part")  # a build that finds captures takes them for all there are
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
     for place, (name, failure, case) in enumerate(files):
-        path = captures / f"{name}{FAILED if failure else '.json'}"
+        path = part / f"{name}{FAILED if failure else '.json'}"
         case.rows = rows[case.architecture]
         write_text(path, failure or json.dumps(case.to_data()))
         os.utime(path, ns=(place, place))  # a build reads its captures in the order of their times
+    part.rename(captures)
     return len(files)
 
 

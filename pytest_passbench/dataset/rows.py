@@ -45,11 +45,6 @@ class GraphRow:
     headroom: float
     split: str = ""
 
-    @classmethod
-    def from_data(cls, data: dict[str, Any]) -> GraphRow:
-        """Return the row of a case's file."""
-        return cls(**data)
-
     def to_data(self) -> dict[str, Any]:
         """Return the row as JSON can hold it."""
         return asdict(self)
@@ -86,7 +81,7 @@ class CaseRows:
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> CaseRows:
         """Return the object of a case's file."""
-        return cls(**{**data, "rows": [GraphRow.from_data(row) for row in data["rows"]]})
+        return cls(**{**data, "rows": [GraphRow(**row) for row in data["rows"]]})
 
 
 def text_hash(source: str) -> str:

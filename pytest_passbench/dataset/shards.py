@@ -77,4 +77,4 @@ def read(out: Path, split: str | None = None) -> Iterator[GraphRow]:
 
 def _row(record: dict[str, Any]) -> GraphRow:
     del record[CLASS], record[SIZES]  # they follow from the other columns
-    return GraphRow.from_data({**record, **{name: json.loads(record[name]) for name in AS_JSON}})
+    return GraphRow(**{**record, **{name: json.loads(record[name]) for name in AS_JSON}})

@@ -51,7 +51,7 @@ def assign(rows: Sequence[GraphRow], apart: HeldOut) -> None:
 
 
 def leaks(rows: Iterable[GraphRow], apart: HeldOut) -> Iterator[str]:
-    """Yield what stands in two splits: a row of the suite's that is not held out, a form of training in another."""
+    """Yield what stands in two splits: rows of the suite's that are not held out, training's forms in validation."""
     forms: dict[str, Collection[str]] = {}
     for row in rows:
         if (row.split == TEST) != apart.has(row):

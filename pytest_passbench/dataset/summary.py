@@ -17,7 +17,7 @@ from pytest_passbench.dataset.rows import GraphRow
 
 FILE = "summary.json"
 POINTS = 40
-"""The points of the curve that are kept."""
+"""About how many points of the curve are kept."""
 
 
 @dataclass(frozen=True)

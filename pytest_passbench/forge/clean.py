@@ -14,11 +14,11 @@ from torch import fx
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.forge.capture import Captured
+from pytest_passbench.suite.batching import CLOSE, OPEN, is_batching
 from pytest_passbench.suite.printing import GraphPrinter
 
 BOOKKEEPING = {"_log_api_usage_once", "_assert_async", "_enter_autocast", "_exit_autocast", "_set_grad_enabled",
-               "set_grad_enabled", "_check", "_check_is_size", "lazy_load_decompositions",
-               "_vmap_increment_nesting", "_vmap_decrement_nesting"}  # fmt: skip
+               "set_grad_enabled", "_check", "_check_is_size", "lazy_load_decompositions"}  # fmt: skip
 INPLACE = {operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.iand,
            operator.ior}  # fmt: skip
 
@@ -108,12 +108,17 @@ def _make_functional(node: fx.Node) -> None:
 
 
 def clean(module: fx.GraphModule) -> None:
-    """Remove bookkeeping and dead calls, in place; in-place operators count as used."""
+    """Remove bookkeeping and dead calls, in place; in-place operators and levels of ``torch.vmap`` count as used."""
     graph = module.graph
     for node in reversed(list(graph.nodes)):
         if node.op in ("placeholder", "output") or node.users:
             continue
-        if target_name(node) in BOOKKEEPING or not is_inplace(node):
+        name = target_name(node)
+        if name == OPEN and target_name(node.next) == CLOSE:
+            graph.erase_node(node.next)
+        elif name in (OPEN, CLOSE):
+            continue
+        if name in BOOKKEEPING or not is_inplace(node):
             graph.erase_node(node)
     graph.lint()
 
@@ -126,6 +131,7 @@ def is_heavy(node: fx.Node) -> bool:
 def sink(module: fx.GraphModule, heavy: Callable[[fx.Node], bool]) -> None:
     """Move every light operator down to its first user, in place, so that operators used together are adjacent.
 
+    The calls around a level of ``torch.vmap`` stay.
     ``silu(gate(x)) * up(x)`` is captured as silu, linear, mul. After sinking, silu stands before mul. A graph
     stays as it is if an operator writes into a value that another one reads.
     """
@@ -135,7 +141,7 @@ def sink(module: fx.GraphModule, heavy: Callable[[fx.Node], bool]) -> None:
     if any(is_inplace(node) and not writes_inside(node, moved) for node in nodes):
         return
     for node in reversed(nodes):
-        if node.op not in ("call_function", "call_method") or heavy(node) or not node.users:
+        if node.op not in ("call_function", "call_method") or heavy(node) or not node.users or is_batching(node):
             continue
         position = {other: i for i, other in enumerate(graph.nodes)}
         first = min(node.users, key=position.__getitem__)

@@ -70,10 +70,7 @@ def capture_case(case: ModelCase, once: bool = False) -> list[Graph]:
 
 def _graphs(model: torch.nn.Module, case: ModelCase, variant: Variant, execute: bool) -> list[Graph]:
     captures = _cleaned(model, case.inputs(model, variant), execute)
-    return [
-        Graph(case.name, case.modality, case.note, variant, index, captured)
-        for index, captured in enumerate(captures)
-    ]
+    return [Graph(case.name, case.modality, case.note, variant, *numbered) for numbered in enumerate(captures)]
 
 
 def adopt(graph: Graph, real: list[Graph]) -> bool:

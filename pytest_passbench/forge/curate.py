@@ -118,9 +118,8 @@ def measured(instance: Instance) -> tuple[Instance | None, str]:
         least = MIN_SECONDS + MAX_EXCESS_SECONDS
         allowed = f"{least * 1e6:g} us to {MAX_SECONDS * 1e3:g} ms are allowed"
         return None, f"eager_time: {seconds * 1e6:.1f} us; {allowed}"
-    return dataclasses.replace(
-        instance_or_none, meta=(*instance_or_none.meta, ("eager_us", round(seconds * 1e6, 1)))
-    ), ""
+    meta = (*instance_or_none.meta, ("eager_us", round(seconds * 1e6, 1)))
+    return dataclasses.replace(instance_or_none, meta=meta), ""
 
 
 def spread(instances: Sequence[Instance], limit: int) -> list[Instance]:
@@ -128,9 +127,7 @@ def spread(instances: Sequence[Instance], limit: int) -> list[Instance]:
     left, selection = list(instances), list[Instance]()
     counters: dict[str, Counter[object]] = {name: Counter() for name in ("dtype", "origin", "variant", "source")}
     while left and len(selection) < limit:
-        best = min(
-            left, key=lambda instance: sum(counts[getattr(instance, name)] for name, counts in counters.items())
-        )
+        best = min(left, key=lambda item: sum(counts[getattr(item, name)] for name, counts in counters.items()))
         left.remove(best)
         selection.append(best)
         for name, counts in counters.items():
@@ -145,9 +142,7 @@ def task_id(ops: Sequence[str]) -> str:
 
 def make_task(instances: Sequence[Instance], tags: Sequence[str] = ()) -> Task:
     """Return the task of instances that share one operator sequence, ordered by source, dtype and size."""
-    ordered = sorted(
-        instances, key=lambda instance: (instance.origin, instance.dtype, instance.elements, instance.key)
-    )
+    ordered = sorted(instances, key=lambda item: (item.origin, item.dtype, item.elements, item.key))
     ops = ordered[0].ops
     graphs = {text: f"g{i}" for i, text in enumerate(dict.fromkeys(instance.source for instance in ordered))}
     names = unique("-".join((item.origin.rpartition("/")[2], item.dtype, item.variant)) for item in ordered)

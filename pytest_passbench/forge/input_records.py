@@ -23,7 +23,7 @@ FLOOR, FLOOR_SPREADS = 0.05, 2.0
 A smaller mean gets no floor: about half of the values would be clamped to it.
 """
 MAX_MAGNITUDE = 1e4
-"""Numbers from here on count as a mask's filling; such inputs get the mean and spread ``MASK`` instead."""
+"""Numbers from here on are a mask's filling. Such a mean or minimum gives ``MASK``, a maximum a plain spread."""
 MASK = (-2.0, 2.0)
 
 

@@ -100,7 +100,7 @@ def curated(instance: Instance) -> tuple[Instance | None, list[str]]:
         probe = attempt.probe()
         last = complaints(probe)
         if any(not text.startswith(REPAIRABLE) for text in last):
-            return None, last
+            return best, last
         if not last:
             attempt = dataclasses.replace(attempt, meta=(*meta, ("null_from", probe.null_from)))
             if probe.null_from >= 0:

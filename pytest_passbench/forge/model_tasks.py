@@ -135,7 +135,8 @@ class _RunSearch:
 def most_frequent(refusals: Sequence[str]) -> tuple[str, str]:
     """Return the rule that refused most of a run's instances, and what it said first."""
     if not refusals:
-        return "inputs", "an input has a dtype that no task file has"
+        what = "an input of the run is float16, bfloat16 or complex"
+        return "inputs", f"{what}: give the model in float32, its other dtypes are made of it"
     parts = [(rule, text.strip()) for rule, _, text in (refusal.partition(":") for refusal in refusals)]
     rule = Counter(rule for rule, _ in parts).most_common(1)[0][0]
     return next(refusal for refusal in parts if refusal[0] == rule)

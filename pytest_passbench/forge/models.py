@@ -157,8 +157,5 @@ def tensors(inputs: Sequence[Notation], variant: Variant) -> dict[str, Any] | tu
     """Return the tensors of ``variant``, the same every time: by name if the inputs have names."""
     generator = torch.Generator().manual_seed(variant.batch * 100003 + variant.size)
     values = [notation.draw(variant, generator) for notation in inputs]
-    return (
-        {notation.name: value for notation, value in zip(inputs, values, strict=True)}
-        if inputs[0].name
-        else tuple(values)
-    )
+    names = [notation.name for notation in inputs]
+    return dict(zip(names, values, strict=True)) if names[0] else tuple(values)

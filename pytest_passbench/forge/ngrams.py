@@ -48,8 +48,8 @@ def fold(sequences: Sequence[Sequence[str]], merges: int) -> dict[Gram, list[Occ
 
 
 def typical(grams: dict[Gram, list[Occurrence]]) -> dict[Gram, list[Occurrence]]:
-    """Return the n-grams of a typical length."""
-    return {gram: places for gram, places in grams.items() if MIN_LENGTH <= len(gram) <= MAX_LENGTH}
+    """Return the n-grams that are long enough to be typical."""
+    return {gram: places for gram, places in grams.items() if len(gram) >= MIN_LENGTH}
 
 
 def _pairs(tokens: Sequence[Token]) -> Counter[Pair]:
@@ -77,7 +77,7 @@ def _merge(sequences: list[list[Token]], pair: Pair, counts: Counter[Pair]) -> l
 def _fold_one(tokens: Sequence[Token], pair: Pair) -> list[Token]:
     folded: list[Token] = []
     for token in tokens:
-        if folded and folded[-1][0] == pair[0] and token[0] == pair[1] and folded[-1][2] == token[1]:
+        if folded and folded[-1][0] == pair[0] and token[0] == pair[1]:
             folded[-1] = (pair[0] + pair[1], folded[-1][1], token[2])
         else:
             folded.append(token)

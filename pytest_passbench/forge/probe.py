@@ -162,6 +162,5 @@ def unnoticed(probe: Probe, node: fx.Node, value: Any) -> bool:
 
 def same(answer: Any, expected: torch.Tensor) -> bool:
     """Return True if an answer is a tensor of the right shape that is correct at t = NOTICING_T."""
-    return (
-        isinstance(answer, torch.Tensor) and answer.shape == expected.shape and passes(answer, expected, NOTICING_T)
-    )
+    is_alike = isinstance(answer, torch.Tensor) and answer.shape == expected.shape
+    return is_alike and passes(answer, expected, NOTICING_T)

@@ -100,7 +100,7 @@ def about_new(
 LENGTHS = ((2, 3, 0.26), (4, 5, 0.28), (6, 8, 0.22), (9, 12, 0.12), (13, 20, 0.08), (21, 33, 0.04))
 """Shares of tasks by number of operators (least, most, share): median 5, up to 33, as in the published suite."""
 MAX_TASKS_PER_CASE = 5
-"""The most tasks that come from one or two architectures alone, for each of these."""
+"""A sequence of one or two architectures is taken only while one of them has fewer tasks than this."""
 MAX_ALONE = 0.5
 """The greatest share of tasks from one architecture alone."""
 CONVOLUTIONAL, OUTPUTS = 0.3, 0.45
@@ -158,7 +158,7 @@ class _SequenceSelection:
         self.owners = {bigram: len(cases) for bigram, cases in owners.items()}
 
     def admits(self, choice: SequenceChoice) -> bool:
-        """Return True if the quotas leave room for ``one``, and at most one chosen sequence has the same core."""
+        """Return True if the quotas leave room for ``choice``, and at most one chosen sequence has the same core."""
         bucket = _bucket(choice.ops)
         if choice.ops in self.selected_ops or self.cores[choice.core] >= 2:
             return False
@@ -171,7 +171,7 @@ class _SequenceSelection:
         return len(choice.cases) > 2 or min(self.cases[case] for case in choice.cases) < MAX_TASKS_PER_CASE
 
     def gain(self, choice: SequenceChoice) -> float:
-        """Return the value of choosing ``one``: new bigrams and operators, rarer ones more; crowded modalities
+        """Return the value of choosing ``choice``: new bigrams and operators, rarer ones more; crowded modalities
         count less.
         """
         new: float = sum(1.0 / (1 + 3 * self.bigrams[b]) * (1 + 1.0 / self.owners[b]) for b in _bigrams(choice.ops))
@@ -191,7 +191,7 @@ class _SequenceSelection:
         return rare + 1.5 * convolutional + 1.0 * outputs
 
     def take(self, choice: SequenceChoice) -> None:
-        """Choose ``one``."""
+        """Choose ``choice``."""
         self.selection.append(choice)
         self.selected_ops.add(choice.ops)
         self.cores[choice.core] += 1

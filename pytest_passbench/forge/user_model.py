@@ -88,24 +88,24 @@ def _parts(spec: str) -> tuple[Path, str]:
 
 
 def _proposal(module: Any) -> str:
-    defined_names = (
-        name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
-    )
-    proposals = [name for name in defined_names if name != EXAMPLE]
-    return (
-        f"it has {line(', '.join(proposals))}" if proposals else "name a class, a function or a module of that file"
-    )
+    proposals = [name for name, value in vars(module).items()
+                 if name != EXAMPLE and getattr(value, "__module__", "") == module.__name__]  # fmt: skip
+    names = line(", ".join(proposals))
+    return f"it has {names}" if names else "name a class, a function or a module of that file"
 
 
 def _load(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = f"passbench_user_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UserError("is no Python file", where=path, remedy="name a file that ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent.absolute()))  # for modules beside it, as if it were run as a script
+    sys.modules[name] = module  # dataclasses and Dynamo look up a module by its name
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # the user's own code
+        sys.modules.pop(name, None)
         raise user_fault("cannot be imported: ", error, path) from error
     finally:
         sys.path.pop(0)
@@ -141,13 +141,8 @@ def _examples(module: Any, path: Path, _model: torch.nn.Module, _variant: Varian
         examples = make()
     except Exception as error:
         raise user_fault(f"{EXAMPLE}() fails: ", error, path) from error
-    examples = (
-        (examples,)
-        if isinstance(examples, torch.Tensor)
-        else tuple(examples)
-        if isinstance(examples, list)
-        else examples
-    )
+    if isinstance(examples, torch.Tensor | list):
+        examples = (examples,) if isinstance(examples, torch.Tensor) else tuple(examples)
     if not isinstance(examples, tuple | dict) or not examples:
         raise UserError(f"{EXAMPLE}() returns {abbreviated(examples)}", where=path, remedy=DEFINED)
     if isinstance(examples, dict) and not all(isinstance(name, str) for name in examples):

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from datasets import load_dataset
 from trl import DPOConfig, DPOTrainer
 
+from pytest_passbench.core.errors import UserError
 from pytest_passbench.recipes.trainers import device_settings, run, train
 
 
@@ -23,6 +24,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parsed(argv)
     rows = load_dataset("parquet", data_files=args.data, split="train")
     rows = rows.filter(lambda row: row["chosen_reward"] - row["rejected_reward"] >= args.min_gap)
+    if not len(rows):
+        raise UserError("no pair is left", where="--min-gap", remedy="give a smaller one")
     trainer = DPOTrainer(
         args.model,
         args=DPOConfig(

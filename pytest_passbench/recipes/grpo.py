@@ -26,6 +26,7 @@ from pytest_passbench.agents import PassEnvironment, SharedJudge
 from pytest_passbench.agents.answer_text import answer_files, question
 from pytest_passbench.agents.prompt import prompt
 from pytest_passbench.api.arguments import TaskShelf
+from pytest_passbench.api.outcome import Outcome
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.recipes.trainers import device_settings, run, train
 
@@ -136,16 +137,24 @@ def judge_all(evaluator: Evaluator, candidates: list[dict[str, str]], task: str)
     if not candidates:
         return []
     try:
-        return [outcome.reward(shape="staged") for outcome in evaluator.evaluate_many(candidates, task)]
+        return list(map(reward_of, evaluator.evaluate_many(candidates, task)))
     except UserError as error:
         print(f"not judged: {error}")
         return [None] * len(candidates)
 
 
+def reward_of(outcome: Outcome) -> float | None:
+    """Return the staged reward of an answer, None if the machine could not judge it."""
+    try:
+        return outcome.reward(shape="staged")
+    except UserError as error:
+        print(f"not judged: {error}")
+        return None
+
+
 def log_alike(environments: list[PassEnvironment], file: list[str], log_metric: Any, **_columns: Any) -> Rewards:
     """Log the share of groups that are alike. The rewards are the environments' own."""
-    best = [max((attempt.reward for attempt in item.attempts), default=0.0) for item in environments]
-    log_metric("alike", share_alike(best, file))
+    log_metric("alike", share_alike([item.get_reward() for item in environments], file))
     return [None] * len(environments)
 
 

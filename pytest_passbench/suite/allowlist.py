@@ -98,8 +98,10 @@ def _functional(native: Iterable[Function]) -> dict[str, Function]:
 
 def _family(name: str) -> dict[str, Function]:
     """Return the functions of torch.fft, torch.linalg or torch.special by their public names."""
+    # The denied names are those of torch's removed solvers, not torch.linalg's: the native names decide here.
     native = set(_public(getattr(torch._C, f"_{name}")).values())
-    return {n: f for n, f in _public(getattr(torch, name)).items() if f in native}
+    public = {n: f for n, f in vars(getattr(torch, name)).items() if not n.startswith("_")}
+    return {n: f for n, f in public.items() if isinstance(f, types.BuiltinFunctionType) and f in native}
 
 
 @cache
@@ -131,13 +133,8 @@ def namespaces() -> Mapping[str, Mapping[str, Function]]:
 
 
 METHODS = frozenset(
-    {
-        n
-        for n in dir(torch.Tensor)
-        if not n.startswith("_") and n not in _DENIED and callable(getattr(torch.Tensor, n))
-    }
-    | {f"__{n}__" for n in _DUNDERS}
-)
+    n for n in dir(torch.Tensor) if not n.startswith("_") and n not in _DENIED and callable(getattr(torch.Tensor, n))
+) | {f"__{n}__" for n in _DUNDERS}
 """Tensor methods that a graph may call."""
 
 

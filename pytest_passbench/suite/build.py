@@ -6,18 +6,18 @@ import ast
 import functools
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
+
+import torch
+import torch.fx
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.task import Task
-from pytest_passbench.suite import constants
+from pytest_passbench.suite import allowlist, batching, constants
 from pytest_passbench.suite.limits import MAX_STATEMENTS
 from pytest_passbench.suite.opnames import has_no_effect
 from pytest_passbench.suite.source import BUILTINS, ROOTS, ParsedSource, parse
-
-if TYPE_CHECKING:
-    import torch.fx
 
 _BINARY: dict[type[ast.operator], tuple[Callable[..., Any], Callable[..., Any]]] = {
     ast.Add: (operator.add, operator.iadd),
@@ -58,8 +58,6 @@ def build_graph(
 
 def build_program(program: ParsedSource, device: str = "cpu") -> torch.fx.GraphModule:
     """Return the graph module of a parsed source, as :func:`build_graph` does."""
-    import torch.fx
-
     return torch.fx.GraphModule(torch.nn.Module(), _GraphBuilder(program, device).build())
 
 
@@ -80,13 +78,7 @@ class _GraphBuilder(ast.NodeVisitor):
     """
 
     def __init__(self, program: ParsedSource, device: str) -> None:
-        import torch
-
-        from pytest_passbench.suite import allowlist, batching, constants
-
-        self.program, self.torch = program, torch
-        self.allowlist, self.batching, self.constants = allowlist, batching, constants
-        self.device = torch.device(device)
+        self.program, self.device = program, torch.device(device)
         self.graph = torch.fx.Graph()
         self.env: dict[str, Any] = {}
         self.hint: str | None = None
@@ -113,7 +105,7 @@ class _GraphBuilder(ast.NodeVisitor):
     def is_node(self, *values: Any) -> bool:
         """Return True if any of the values is a graph node, or contains one."""
         nodes: list[Any] = []
-        self.torch.fx.node.map_arg(values, nodes.append)
+        torch.fx.node.map_arg(values, nodes.append)
         return bool(nodes)
 
     # Statements
@@ -123,7 +115,7 @@ class _GraphBuilder(ast.NodeVisitor):
         if isinstance(first, ast.Name):
             self.hint = first.id
         value = self.visit(node.value)
-        if not isinstance(value, self.constants.Repeated):  # which may be assigned, but not used
+        if not isinstance(value, constants.Repeated):  # which may be assigned, but not used
             self.check_value(value, node.value)
         for target in node.targets:
             self.store(target, value)
@@ -153,10 +145,10 @@ class _GraphBuilder(ast.NodeVisitor):
     def visit_Return(self, node: ast.Return) -> None:
         value = self.visit_value(node.value) if node.value is not None else None
         values = tuple(value) if isinstance(value, tuple | list) else (value,)
-        if not all(isinstance(v, self.torch.fx.Node) for v in values):
+        if not all(isinstance(v, torch.fx.Node) for v in values):
             self.fail("an output is not a value that the graph computes", node, "return tensors, one tuple of them")
         self.graph.output(values)
-        if problem := self.batching.level_fault(self.graph):
+        if problem := batching.level_fault(self.graph):
             self.fail(problem, node, "open and close each level inside the graph")
 
     def store(self, target: ast.expr, value: Any) -> None:
@@ -171,7 +163,7 @@ class _GraphBuilder(ast.NodeVisitor):
             self.call(operator.setitem, base, self.visit(target.slice), value)
 
     def item(self, target: ast.Tuple | ast.List, value: Any, position: int) -> Any:
-        if isinstance(value, self.torch.fx.Node):
+        if isinstance(value, torch.fx.Node):
             return self.call(operator.getitem, value, position)
         if not isinstance(value, tuple | list) or len(value) != len(target.elts):
             self.fail(f"cannot unpack into {counted(len(target.elts), 'name')}", target)
@@ -186,9 +178,9 @@ class _GraphBuilder(ast.NodeVisitor):
         return value
 
     def check_value(self, value: Any, node: ast.expr) -> None:
-        if isinstance(value, self.constants.DtypeLimits):
+        if isinstance(value, constants.DtypeLimits):
             self.fail("torch.finfo is not a value by itself", node, "name one of its numbers, such as .min")
-        if isinstance(value, self.constants.Repeated):
+        if isinstance(value, constants.Repeated):
             self.fail("a list is used whose length is a value of the graph", node, "write the list out")
 
     def visit_Constant(self, node: ast.Constant) -> Any:
@@ -220,15 +212,15 @@ class _GraphBuilder(ast.NodeVisitor):
         hint, self.hint = self.hint, None
         owner = self.visit(node.value)
         self.hint = hint
-        if isinstance(owner, self.constants.DtypeLimits):
+        if isinstance(owner, constants.DtypeLimits):
             return self.placed(owner.number, node.attr, node)
-        if not isinstance(owner, self.torch.fx.Node) or node.attr not in self.allowlist.ATTRIBUTES:
+        if not isinstance(owner, torch.fx.Node) or node.attr not in allowlist.ATTRIBUTES:
             self.fail(f"attribute {node.attr!r} is not allowed", node, "see the allow-list in suite/allowlist.py")
         return self.call(getattr, owner, node.attr)
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         base, index = self.inner(node.value), self.inner(node.slice)
-        if isinstance(base, self.torch.fx.Node):
+        if isinstance(base, torch.fx.Node):
             return self.call(operator.getitem, base, index)
         if not isinstance(base, tuple | list) or not isinstance(index, int) or not -len(base) <= index < len(base):
             self.fail("a subscript of something that is not a tensor or tuple", node)
@@ -264,9 +256,9 @@ class _GraphBuilder(ast.NodeVisitor):
     # Calls
 
     def call_method(self, node: ast.Call, owner: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        if not isinstance(owner, self.torch.fx.Node):
+        if not isinstance(owner, torch.fx.Node):
             self.fail(f"method {name!r} of something that is not a tensor", node)
-        if name not in self.allowlist.METHODS:
+        if name not in allowlist.METHODS:
             self.fail(f"tensor method {name!r} is not allowed", node, "see the allow-list in suite/allowlist.py")
         if name in ("cuda", "cpu"):
             name, args, kwargs = "to", [self.device], {}
@@ -286,31 +278,31 @@ class _GraphBuilder(ast.NodeVisitor):
         if dotted == "getattr":
             return self.call_getattr(node, args)
         if dotted == "torch._check_is_size" and len(args) == 1:  # torch is about to remove it: its definition
-            return self.call(self.torch._check, self.call(operator.ge, args[0], 0))
+            return self.call(torch._check, self.call(operator.ge, args[0], 0))
         if problem := constants.fault(dotted.rpartition(".")[2], args):
             self.fail(problem, node, "write the value out")
         try:
             if self.is_literal(dotted, args):
-                return self.constants.construct(dotted, args)
-            function = self.allowlist.resolve(dotted)
+                return constants.construct(dotted, args)
+            function = allowlist.resolve(dotted)
         except UserError as error:
             self.fail(error.what, node, error.remedy)
         return self.call(function, *args, **self.on_device(kwargs))
 
     def is_literal(self, dotted: str, args: list[Any]) -> bool:
         """Return True if a call makes a value out of literals, so that the graph needs no node for it."""
-        constructors, containers = self.constants.CONSTRUCTORS, self.constants.CONTAINERS
+        constructors, containers = constants.CONSTRUCTORS, constants.CONTAINERS
         return dotted in containers or (dotted in constructors and not self.is_node(*args))
 
     def call_getattr(self, node: ast.Call, args: list[Any]) -> Any:
-        if len(args) != 2 or not self.is_node(args[0]) or args[1] not in self.allowlist.ATTRIBUTES:
+        if len(args) != 2 or not self.is_node(args[0]) or args[1] not in allowlist.ATTRIBUTES:
             self.fail("this getattr is not allowed", node, "getattr(tensor, 'shape') and the like are")
         return self.call(getattr, *args)
 
     # Helpers
 
     def constant(self, dotted: str, node: ast.expr) -> Any:
-        return self.placed(self.constants.constant, dotted, node)
+        return self.placed(constants.constant, dotted, node)
 
     def placed(self, function: Callable[[str], Any], name: str, node: ast.expr) -> Any:
         """Return ``function(name)``. A UserError that it raises gets the node's line."""
@@ -328,8 +320,8 @@ class _GraphBuilder(ast.NodeVisitor):
 
     def binary(self, node: ast.AugAssign | ast.BinOp, function: Callable[..., Any], left: Any, right: Any) -> Any:
         is_list = isinstance(left, tuple | list)
-        if function is operator.mul and is_list and isinstance(right, self.torch.fx.Node):
-            return self.constants.Repeated()
+        if function is operator.mul and is_list and isinstance(right, torch.fx.Node):
+            return constants.Repeated()
         if problem := constants.fault(function.__name__, (left, right)):
             self.fail(problem, node, "write the value out")
         if function is operator.mul and is_list:

@@ -271,7 +271,7 @@ def block(source: str) -> str:
     body = "\n".join(f"    {line}" if line else "" for line in source.splitlines())
     text = f"{mark}\n{body}"
     try:
-        same = yaml.load(f"a: {text}\n", Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) == {"a": source}
+        same = yaml.load(f"a: {text}\n", Loader=_Loader) == {"a": source}
     except yaml.YAMLError:
         same = False
     return text if same else flow(source)

@@ -66,7 +66,7 @@ def check_memory(subgraph: Subgraph, where: Path | None = None) -> None:
 
 @contextmanager
 def limited_memory() -> Iterator[None]:
-    """Let this process take no more address space than the machine has memory, beyond what it has taken already.
+    """Let this process take at most half of the machine's memory more address space than it has taken already.
 
     A graph that is run for its shapes may ask for any amount: torch then raises, and the process is not killed.
     """

@@ -14,17 +14,15 @@ import torch.fx
 from pytest_passbench.suite.allowlist import spelling, words
 from pytest_passbench.suite.batching import is_batching
 
-_WITHOUT_EFFECT = frozenset(
-    {
-        "torch.autograd.function.FunctionCtx",  # the context of a backward pass, which no graph here has
-        "torch._C._log_api_usage_once",
-        "torch._C._set_grad_enabled",  # no graph here records gradients
-        "torch.set_grad_enabled",
-        "torch._functorch.predispatch.lazy_load_decompositions",
-        "torch._functorch.vmap.lazy_load_decompositions",
-        "torch.amp.autocast_mode._exit_autocast",
-    }
-)
+_WITHOUT_EFFECT = frozenset({
+    "torch.autograd.function.FunctionCtx",  # the context of a backward pass, which no graph here has
+    "torch._C._log_api_usage_once",
+    "torch._C._set_grad_enabled",  # no graph here records gradients
+    "torch.set_grad_enabled",
+    "torch._functorch.predispatch.lazy_load_decompositions",
+    "torch._functorch.vmap.lazy_load_decompositions",
+    "torch.amp.autocast_mode._exit_autocast",
+})  # fmt: skip
 _ENTER_AUTOCAST = "torch.amp.autocast_mode._enter_autocast"
 
 _SYNONYMS = dict(
@@ -61,7 +59,7 @@ _TUPLES = words("""
     sort var_mean std_mean meshgrid broadcast_tensors native_layer_norm native_group_norm
     native_batch_norm svd kthvalue mode cummax cummin aminmax frexp lstm gru rnn_tanh rnn_relu
     multi_head_attention_forward linalg_eigh linalg_eig linalg_qr linalg_svd linalg_slogdet linalg_lu
-    linalg_lu_factor qr slogdet unique unique_consecutive unique2 max_pool1d_with_indices
+    linalg_lu_factor linalg_lstsq qr slogdet unique unique_consecutive unique2 max_pool1d_with_indices
     max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool1d_with_indices
     adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices histogram geqrf triangular_solve
     lu_unpack gradient embedding_bag fused_rms_norm native_multi_head_attention

@@ -168,9 +168,8 @@ def _literal(value: Any) -> str:
         return _float(float(value))
     if isinstance(value, complex):
         return f"complex({_float(value.real)}, {_float(value.imag)})"
-    raise UserError(
-        f"a literal of type {type(value).__name__} ({value!r}) has no spelling", remedy="make it an input"
-    )
+    what = f"a literal of type {type(value).__name__} ({value!r}) has no spelling"
+    raise UserError(what, remedy="make it an input")
 
 
 def _float(value: float) -> str:

@@ -25,24 +25,10 @@ from pytest_passbench.suite.limits import (
 ROOTS = frozenset({"torch", "operator", "_operator", "math", "device", "inf", "nan", "Ellipsis"})
 """Names that dotted names may start with, unless a variable of the graph has the same name."""
 
-BUILTINS = frozenset(
-    {
-        "abs",
-        "bool",
-        "complex",
-        "float",
-        "getattr",
-        "int",
-        "len",
-        "list",
-        "max",
-        "min",
-        "pow",
-        "range",
-        "round",
-    }
-    | {"slice", "sum", "tuple"}
-)
+BUILTINS = frozenset({
+    "abs", "bool", "complex", "float", "getattr", "int", "len", "list", "max", "min", "pow", "range", "round",
+    "slice", "sum", "tuple",
+})  # fmt: skip
 
 SIGNATURE_COLUMNS = 200  # of a forward in one line
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
-from pytest_passbench.core.files import decode, opened, read_text
+from pytest_passbench.core.files import decode, opened, read_text, write_text
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.document import Cursor, Document, block, flow
@@ -52,11 +52,8 @@ def read_task(path: Path) -> Task:
 
 
 def write_task(task: Task, path: Path) -> None:
-    """Write a task file. Raises UserError if it cannot be written."""
-    try:
-        path.write_text(dump_task(task), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write: {error.strerror}", where=path, remedy="choose another folder") from None
+    """Write a task file and its folder. Raises UserError if it cannot be written."""
+    write_text(path, dump_task(task))
 
 
 def task_hash(task: Task) -> str:

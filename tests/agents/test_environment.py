@@ -6,6 +6,7 @@ import inspect
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -14,8 +15,10 @@ from pytest_passbench.agents import PassEnvironment, SharedJudge, process_judge
 from pytest_passbench.agents.answer_files import MAX_CHARACTERS, MAX_FILES
 from pytest_passbench.agents.environment import MAX_ATTEMPTS, TOOLS
 from pytest_passbench.agents.prompt import EXAMPLE
+from pytest_passbench.agents.prompt import prompt as task_prompt
 from pytest_passbench.agents.turns import TurnLost
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.suite import find
 from shared.workspace import Workspace, make_cpp_pass
 from support.plugin_runs import PASS, task_text
 from support.told_backend import ToldBackend, wait_for
@@ -51,6 +54,8 @@ def test_the_prompt_has_the_graphs_the_rules_an_example_and_the_headroom():
     ):
         assert part in prompt.replace("    ", "") or part in prompt
     assert "The head-room: at most 12 times as fast as eager." in prompt
+    task = replace(find.single(TASK).load(), header=replace(find.single(TASK).header, headroom=2345.6))
+    assert "at most 2,300 times as fast as eager." in task_prompt(task)
     with pytest.raises(UserError, match="no task is called 'no-such-task'"):
         PassEnvironment().reset("no-such-task")
 
@@ -104,6 +109,10 @@ def test_a_fault_of_the_machine_is_no_attempt(environment):
     environment.write_file("fuse.py", PASS + "# FAULT\n")
     assert environment.judge() == ("error: not judged, through no fault of yours: the judge's process was lost twice")
     assert (environment.attempts, environment.unjudged) == ([], 1)
+    assert environment.get_reward() is None  # it teaches nothing
+    environment.write_file("fuse.py", PASS + "# WRONG\n")
+    environment.judge()
+    assert environment.get_reward() == 0.2
 
 
 @pytest.mark.parametrize(("path", "text", "said"), [

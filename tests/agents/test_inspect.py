@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import shutil
 
 import pytest
 
 from pytest_passbench.agents.answer_text import ANSWER_FORM, answer_files
 from pytest_passbench.agents.environment import TOOLS, PassEnvironment
 from pytest_passbench.commands.main import main
+from pytest_passbench.suite.published import write_sample
+from pytest_passbench.suite.taskfile import read_task
 from support.plugin_runs import PASS, task_text
 
 pytest.importorskip("inspect_ai", reason="the extra `agents` is not installed")
@@ -149,6 +152,20 @@ def test_the_best_of_several_samples_is_reported_beside_their_mean(evaluate):
 def test_bad_input_is_one_message(options, message, tmp_path, capsys, backend):
     assert main(["agent", *options, f"--out={tmp_path / 'logs'}"]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_names_that_do_not_tell_tasks_apart_are_one_message(tmp_path, capsys, backend):
+    (tmp_path / "a.task.yaml").write_text(task_text("a", {}, {}))
+    task = read_task(tmp_path / "a.task.yaml")
+    for place in ("x", "y", "p,q"):
+        write_sample(task, tmp_path / place / "mine")
+    command = ["agent", "--model=scripted/honest", f"--out={tmp_path / 'logs'}"]
+    assert main([*command, f"--tasks={tmp_path / 'p,q'}"]) == 1
+    assert "there is a comma in it" in capsys.readouterr().err
+    shutil.move(tmp_path / "p,q", tmp_path / "z")
+    assert main([*command, f"--tasks={tmp_path}"]) == 1
+    assert "give the folders different names" in capsys.readouterr().err
+    assert main([*command, f"--tasks={tmp_path / 'x'}"]) == 0
 
 
 def test_what_was_judged_before_a_sample_failed_is_not_judged_again(evaluate, backend):

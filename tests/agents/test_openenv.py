@@ -86,6 +86,12 @@ def test_mistakes_are_one_message(client):
         main(["--tasks", "nowhere"])
 
 
+def test_an_index_without_a_task_is_named(client):
+    for index in (99, -1):
+        with pytest.raises(Exception, match=f"no task {index} is served"):
+            client.reset(index=index)
+
+
 def test_openenv_finds_nothing_wrong_with_the_server(url):
     report = validate_running_environment(url)
     assert report["passed"], [item for item in report["criteria"] if not item["passed"]]

@@ -185,6 +185,17 @@ def test_a_full_server_ends_the_sessions_that_are_idle(client):
     assert [client.step(session, "list_files")[0] for session in sessions] == [200, *[404] * 5]
 
 
+def test_idle_sessions_stay_while_there_is_room(backend, tmp_path):
+    (tmp_path / "a.task.yaml").write_text(task_text("a", {}, {}))
+    with SharedJudge(pytest_passbench.Evaluator(backend=backend)) as judge:
+        service = Service(judge, {"a": str(tmp_path / "a.task.yaml")}, SessionLimits(2, 0.0))
+        counts = []
+        for _ in range(3):
+            service.reset({"task": "a"})
+            counts.append(service.health()["sessions"])
+    assert counts == [1, 2, 1]
+
+
 def test_a_client_that_is_gone_costs_no_judging_and_a_second_step_is_refused(connect, client, backend, capfd):
     session, other = client.begin(), client.begin()
     backend.gate.clear()
@@ -218,6 +229,7 @@ def test_a_lost_judge_is_no_attempt_and_the_next_step_is_judged(client):
     answer = client.step(session, "judge")[1]
     assert "not judged, through no fault of yours" in answer["observation"]
     assert "reward" not in answer
+    assert client.send("GET", f"/state?session={session}")[1]["reward"] is None
     client.step(session, "write_file", path="fuse.py", text=PASS)
     assert client.step(session, "judge")[1]["reward"] > 1.0
 

@@ -13,8 +13,13 @@ from pathlib import Path
 import pytest
 
 from pytest_passbench.commands.main import main
+from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Task
 from pytest_passbench.forge import curate
+from pytest_passbench.forge.capture import capture
+from pytest_passbench.forge.model_tasks import most_frequent
+from pytest_passbench.forge.models import Variant
+from pytest_passbench.forge.user_model import case_of_file
 from pytest_passbench.suite.find import discover
 
 RUN = "import sys; from pytest_passbench.commands.main import main; sys.exit(main())"
@@ -119,7 +124,6 @@ def _any_time_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "mine.py").write_text(MODELS)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
     return tmp_path
 
 
@@ -261,6 +265,50 @@ def test_a_users_mistake_is_one_line(
 ) -> None:
     assert _forge(name, *arguments) == 1
     assert said in _error(capsys)
+
+
+LOOKED_UP = """
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+
+@dataclasses.dataclass
+class Settings:
+    factor: float = 0.5
+
+
+def scaled(x):
+    return torch.tanh(x) * Settings().factor
+
+
+class Block(torch.nn.Module):
+    def forward(self, x):
+        return scaled(x) + x
+
+
+def make():
+    return torch.nn.Sequential(Block(), Block())
+"""
+
+
+def test_a_file_is_a_module_that_others_find_by_its_name(tmp_path: Path) -> None:
+    """Dataclasses and Dynamo look for names in the module that ``sys.modules`` has."""
+    path = tmp_path / "looked_up.py"
+    path.write_text(LOOKED_UP)
+    case = case_of_file(f"{path}:make", ["float b n"], [Variant(4, 8)])
+    (captured,) = capture(case.build(), case.inputs(case.build(), case.variants[0]))
+    assert [node.op for node in captured.module.graph.nodes].count("call_function") == 6
+    path.write_text("raise ValueError('no')")
+    with pytest.raises(UserError, match="cannot be imported: ValueError: no"):
+        case_of_file(f"{path}:make", ["float b n"], [])
+    assert not [name for name in sys.modules if name.endswith("looked_up")]
+
+
+def test_a_run_whose_inputs_no_task_has_is_told_what_to_do() -> None:
+    assert "give the model in float32" in most_frequent([])[1]
 
 
 def test_a_failure_of_the_model_names_its_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from pytest_passbench.commands.main import main
 from pytest_passbench.core import progress
-from pytest_passbench.dataset import shards
+from pytest_passbench.dataset import architecture_table, shards
 from pytest_passbench.forge.normal_form import digest
 from support.docs_pages import ROOT, blocks
 
@@ -195,6 +195,24 @@ def test_a_build_goes_on_from_the_shards_if_the_captures_are_missing(folder, tmp
     for name in ("architectures.parquet", "summary.json"):
         assert (tmp_path / "set" / name).read_bytes() == (folder / "set" / name).read_bytes()
     assert "own/" not in capsys.readouterr().err  # no architecture was captured again, those that failed included
+
+
+def test_captures_that_were_made_again_in_part_are_none(folder, tmp_path, monkeypatch):
+    shutil.copytree(folder / "set", tmp_path / "set", ignore=shutil.ignore_patterns("captures"))
+    write, written = architecture_table.write_text, []
+
+    def stopped(path, text):
+        if written:
+            raise KeyboardInterrupt
+        written.append(path)
+        write(path, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(architecture_table, "write_text", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            architecture_table.restore(tmp_path / "set", tmp_path / "set" / "captures")
+    assert main(build(tmp_path)) == 0
+    assert files(tmp_path) == files(folder)
 
 
 def test_a_damaged_table_of_architectures_gets_one_line(folder, tmp_path, capsys):

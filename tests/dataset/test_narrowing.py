@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import ClassVar
 
-from pytest_passbench.dataset.sources.transformers import MAX_WIDTH, is_recurrent, narrow, setting
+import pytest
+
+from pytest_passbench.dataset.sources.transformers import MAX_WIDTH, is_recurrent, modality_of, narrow, setting
 
 
 class Aliased(SimpleNamespace):
@@ -41,6 +43,16 @@ def test_a_setting_of_single_layers_is_left_alone():
     narrow(config)
     assert (config.hidden_size, config.num_attention_heads) == (MAX_WIDTH, 4)
     assert setting(config, "head_dim") is None
+
+
+@pytest.mark.parametrize(("name", "modality"), [
+    ("bert-BertModel", "text"), ("hubert-HubertModel", "audio"), ("whisper-WhisperForConditionalGeneration", "audio"),
+    ("whisper-WhisperForCausalLM", "text"), ("mobilevit-MobileViTModel", "vision"),
+    ("dinov3_convnext-DINOv3ConvNextBackbone", "vision"), ("perceiver-PerceiverForSequenceClassification", "text"),
+])  # fmt: skip
+def test_the_kind_of_data_follows_from_the_class_or_the_heads_of_its_type(name, modality):
+    pytest.importorskip("transformers")
+    assert modality_of(*name.split("-")) == modality
 
 
 def test_a_recurrent_configuration_is_told_by_its_settings():

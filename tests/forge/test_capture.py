@@ -21,6 +21,8 @@ from pytest_passbench.forge.jobs import Job, run_jobs
 from pytest_passbench.forge.models import ModelCase, Variant
 from pytest_passbench.forge.remake import files
 from pytest_passbench.forge.remake.verify import verify
+from pytest_passbench.forge.whole_model import whole_model
+from pytest_passbench.suite.batching import open_levels
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.find import discover
 from pytest_passbench.suite.instantiate import example_inputs
@@ -97,7 +99,7 @@ def test_operators_move_next_to_their_user(graphs: list[Graph]) -> None:
 
 
 def test_a_saved_corpus_comes_back_the_same(graphs: list[Graph], tmp_path: Path) -> None:
-    path = tmp_path / "net.json"
+    path = tmp_path / "captures" / "net.json"
     assert files.save_graphs(graphs, path) == 2
     again = files.load_graphs(path)
     for one, other in zip(graphs, again, strict=True):
@@ -173,6 +175,29 @@ def test_the_published_layout_is_read_back(graphs: list[Graph], tmp_path: Path) 
     again = ref.load()
     assert [s.inputs for s in again.subgraphs] == [s.inputs for s in task.subgraphs]
     assert set(again.graphs.values()) == set(task.graphs.values())
+
+
+class Mapped(nn.Module):
+    """A level of torch.vmap of which something is used, and one whose result nothing uses."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        torch.vmap(torch.sin)(x)
+        return torch.vmap(lambda row: torch.tanh(row.relu() * 2 + 1))(x).relu()
+
+
+def test_a_level_of_vmap_is_captured_whole(tmp_path: Path) -> None:
+    case = ModelCase("own/mapped", "text", Mapped, _inputs, (Variant(3, 8),))
+    (source,) = whole_model(case).task.graphs.values()
+    (x,) = _inputs(Mapped(), case.variants[0])
+    assert torch.equal(build_graph(source, "test")(x)[0], Mapped()(x))
+    assert source.count("_vmap_increment_nesting") == 1
+    graphs = capture_case(case)
+    files.save_graphs(graphs, tmp_path / "mapped.json")
+    (graph,) = files.load_graphs(tmp_path / "mapped.json")
+    assert torch.equal(graph.captured.module(x)[0], Mapped()(x))
+    assert list(windows.matching(graphs, {("relu", "mul")})) == []  # their values are batched
+    windows.fusible(graphs)
+    assert open_levels() == 0
 
 
 def test_fusible_runs_end_where_a_kernel_more_is_needed(graphs: list[Graph]) -> None:

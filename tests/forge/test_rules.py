@@ -11,7 +11,7 @@ import torch
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.forge.curate import choose
 from pytest_passbench.forge.input_records import widen
-from pytest_passbench.forge.instances import Instance
+from pytest_passbench.forge.instances import Instance, curated
 from pytest_passbench.forge.null_answers import NEVER, least, null_from
 from pytest_passbench.forge.probe import Probe
 from pytest_passbench.forge.repair import repaired
@@ -162,6 +162,14 @@ def test_inputs_that_test_a_whole_graph_are_let_be(body: str) -> None:
     found = said(task("planted", f"tmp_0 = {body}", "return (tmp_0,)", inputs=(WIDE,)))
     names = ("idle_inputs", "flat_clamps", "idle_activations", "thrown_away")
     assert [one for one in found if one.startswith(names)] == []
+
+
+@pytest.mark.parametrize("places", [(5, 2, 2, 5), (3,)])
+def test_literal_data_that_reads_the_same_backwards_is_no_idle_input(places: tuple[int, ...]) -> None:
+    data = TensorSpec("in_1", (len(places),), "int64", data=places)
+    planted = task("index_select tanh", "tmp_0 = torch.index_select(in_0, 1, in_1)", "return (torch.tanh(tmp_0),)",
+                   inputs=(X, data))  # fmt: skip
+    assert [one for one in said(planted) if "in_1" in one] == []
 
 
 def test_a_clamp_that_only_some_draws_of_the_inputs_reach_is_found() -> None:
@@ -326,6 +334,17 @@ def test_the_curate_step_scales_inputs_that_do_not_reach_a_clamp() -> None:
     (made,) = chosen.instances
     assert dict(made.meta)["widened"]
     assert complaints(made.probe()) == []
+
+
+def test_an_instance_that_fits_at_one_factor_is_kept_if_it_overflows_at_the_next() -> None:
+    body = ("tmp_0 = in_0 * 5.0", "tmp_1 = torch.exp(tmp_0)", "tmp_2 = in_0 * -5.1", "tmp_3 = torch.exp(tmp_2)",
+            "tmp_4 = tmp_1 * tmp_3", "return (5.0 + tmp_4,)")  # fmt: skip
+    planted = task("mul exp mul exp mul add", *body, inputs=(X,))
+    drawn = Instance(planted.header.ops, planted.graphs["g"], "float32", (X,), "a/b", "text", "b1", "")
+    instance, refusals = curated(drawn)
+    assert refusals == ["finite: output 0 has NaN or Inf"]  # of the greater factor
+    assert instance is not None
+    assert dict(instance.meta)["null_from"] == -1
 
 
 def test_no_scaling_repairs_an_input_without_effect() -> None:

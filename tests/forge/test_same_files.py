@@ -5,7 +5,6 @@ The files are in tests/data/forged.txt. If tasks are to change, remove it: the t
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,7 +59,6 @@ def _least(call: object, _inputs: list[torch.Tensor]) -> float:
 def test_both_ways_give_the_same_files_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "gated.py").write_text(MODELS)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "gated", raising=False)
     monkeypatch.setattr(probe, "_least", _least)  # each call takes as long as any other
     monkeypatch.setattr(curate, "too_long", lambda _probe: False)
     monkeypatch.setattr(sources, "all_cases", _cases)

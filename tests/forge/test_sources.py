@@ -99,8 +99,16 @@ if importlib.util.find_spec("timm") is not None:  # an optional dependency of th
 
 if importlib.util.find_spec("transformers") is not None:
     from pytest_passbench.forge.sources.transformers import case as make_case
+    from pytest_passbench.forge.sources.transformers import case_of_config
 
     TINY = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+
+    @pytest.mark.slow
+    def test_a_configuration_in_bfloat16_gives_a_model_in_float32() -> None:
+        from transformers import LlamaConfig
+
+        model = case_of_config(LlamaConfig(**TINY, dtype="bfloat16"), "small").build()
+        assert {value.dtype for value in model.parameters()} == {torch.float32}
 
     @pytest.mark.slow
     def test_a_decode_step_has_one_token_and_a_cache_in_the_models_dtype() -> None:

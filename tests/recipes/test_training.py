@@ -211,6 +211,37 @@ def test_a_model_calls_the_tools_and_gets_the_environments_reward(train):
     assert steps[0]["reward"] > 0.15  # compiled, ran, and was compared with eager
 
 
+def test_an_answer_that_was_not_judged_costs_the_others_nothing(folder, monkeypatch, capsys):
+    from pytest_passbench import Evaluator
+    from pytest_passbench.recipes.grpo import judge_all
+    from support.told_backend import ToldBackend
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(ToldBackend, "_arm", staticmethod(told_arm))
+    with Evaluator(backend=ToldBackend()) as evaluator:
+        texts = (RIGHT, f"{RIGHT}# LOST", WRONG)
+        rewards = judge_all(evaluator, [{"fused.py": text} for text in texts], "tanh-mul.task.yaml")
+    assert rewards[0] > 1.0
+    assert rewards[1] is None
+    assert rewards[2] > 1.0
+    assert "not judged: " in capsys.readouterr().out
+
+
+def told_arm(text):
+    from pytest_passbench.core.record import ArmResult
+    from support.made_records import right
+
+    return ArmResult("harness_fail", "time", "the machine was too noisy") if "LOST" in text else right(2.0)
+
+
+def test_no_pair_beyond_the_gap_is_one_message(train):
+    from pytest_passbench.core.errors import UserError
+    from pytest_passbench.recipes import dpo
+
+    with pytest.raises(UserError, match="no pair is left"):
+        train(dpo, "on-none", "--data=dpo.parquet", "--model=tiny", "--min-gap=5")
+
+
 def test_rewards_whose_intervals_meet_are_alike():
     from pytest_passbench.recipes.grpo import share_alike
 

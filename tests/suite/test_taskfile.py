@@ -127,8 +127,8 @@ def test_unreadable_files(tmp_path):
         (tmp_path / "c.task.yaml").write_text("")
         with pytest.raises(UserError, match="no second document"):
             read(tmp_path / "c.task.yaml")
-    with pytest.raises(UserError, match="cannot write"):
-        write_task(read_task(GELU), tmp_path / "none" / "d.task.yaml")
+    with pytest.raises(UserError, match="cannot be written"):
+        write_task(read_task(GELU), tmp_path / "c.task.yaml" / "d.task.yaml")
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)

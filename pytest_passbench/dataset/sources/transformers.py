@@ -47,6 +47,15 @@ HEADS = (
 )  # fmt: skip
 """The task heads, as the library's tables MODEL_FOR_..._MAPPING_NAMES name them."""
 
+MODALITIES = {
+    "audio": ("AUDIO_CLASSIFICATION", "CTC", "SPEECH_SEQ_2_SEQ"),
+    "text": ("MASKED_LM",),
+    "vision": ("IMAGE_CLASSIFICATION", "VIDEO_CLASSIFICATION", "BACKBONE", "SEMANTIC_SEGMENTATION",
+               "OBJECT_DETECTION", "DEPTH_ESTIMATION"),
+    "series": ("TIME_SERIES_PREDICTION",),
+}  # fmt: skip
+"""The heads that tell what kind of data a model type works on; the first kind counts."""
+
 
 def cases() -> Iterator[tuple[str, ModelCase]]:
     """Yield a case for each type, then for each of its heads and of the other activations."""
@@ -76,7 +85,7 @@ def case(model_type: str, class_name: str, attention: str, activation: str) -> M
     ending = f"-{activation}" if activation else ""
     return ModelCase(
         name=f"{LIBRARY}/{model_type}-{class_name}{ending}",
-        modality=modality_of(class_name),
+        modality=modality_of(model_type, class_name),
         build=functools.partial(build, model_type, class_name, attention, activation),
         inputs=inputs,
         variants=(Variant(1, 64), Variant(2, 48)),
@@ -84,12 +93,18 @@ def case(model_type: str, class_name: str, attention: str, activation: str) -> M
     )
 
 
-def modality_of(class_name: str) -> str:
-    """Return the kind of data that a class of this name works on."""
+def modality_of(model_type: str, class_name: str) -> str:
+    """Return the kind of data that a class works on: by a word in its name, else by the heads that its type has."""
     for word, modality in (("Image", "vision"), ("Vision", "vision"), ("Segment", "vision"), ("Detection", "vision"),
                            ("Depth", "vision"), ("Video", "vision"), ("Audio", "audio"), ("Speech", "audio"),
-                           ("CTC", "audio"), ("TimeSeries", "series"), ("Prediction", "series")):  # fmt: skip
+                           ("CTC", "audio"), ("TimeSeries", "series"), ("Prediction", "series"),
+                           ("CausalLM", "text"), ("MaskedLM", "text"), ("TextToText", "text")):  # fmt: skip
         if word in class_name:
+            return modality
+    from transformers.models.auto import modeling_auto
+
+    for modality, heads in MODALITIES.items():
+        if any(model_type in getattr(modeling_auto, f"MODEL_FOR_{head}_MAPPING_NAMES", ()) for head in heads):
             return modality
     return "text"
 
@@ -109,9 +124,8 @@ def build(model_type: str, class_name: str, attention: str, activation: str) -> 
         for part in parts:
             part.use_cache = False  # of two layers, none may be attention, and the cache asks one for its length
     torch.manual_seed(0)
-    model = getattr(transformers, class_name)._from_config(
-        config, attn_implementation=None if attention == DEFAULT else attention
-    )
+    implementation = None if attention == DEFAULT else attention
+    model = getattr(transformers, class_name)._from_config(config, attn_implementation=implementation)
     assert isinstance(model, torch.nn.Module)
     return model.eval()
 

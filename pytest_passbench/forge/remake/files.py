@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import write_text
 from pytest_passbench.forge.capture import Captured, ValueStats
 from pytest_passbench.forge.corpus import Graph
 from pytest_passbench.forge.decompose import MODEL_NAME
@@ -24,7 +25,7 @@ MAX_STATEMENTS = 50_000
 def save_graphs(graphs: Sequence[Graph], path: Path) -> int:
     """Write the graphs that have a spelling, and return how many these are."""
     documents = [document for graph in graphs if (document := _document(graph)) is not None]
-    path.write_text(json.dumps(documents), encoding="utf-8")
+    write_text(path, json.dumps(documents))
     return len(documents)
 
 
@@ -66,8 +67,7 @@ def _graph_of(document: dict[str, Any], path: Path) -> Graph:
 
 def save_windows(windows: Sequence[Window], path: Path) -> None:
     """Write the windows as JSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([astuple(item) for item in windows]), encoding="utf-8")
+    write_text(path, json.dumps([astuple(item) for item in windows]))
 
 
 def load_windows(path: Path) -> list[Window]:

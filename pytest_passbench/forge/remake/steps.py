@@ -13,6 +13,7 @@ from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
 
+from pytest_passbench.core.files import write_text
 from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.core.task import Task
 from pytest_passbench.forge import windows
@@ -102,7 +103,7 @@ class Recipe:
             explicit = [w for graphs in self.corpus.values() for w in windows.matching(graphs, set(LITE), 1)]
             drawn = [*explicit, *(w for path in files if path.exists() for w in load_windows(path))]
             choices = select(self.candidates(drawn), count + train, LITE)
-            target.write_text(json.dumps(list(map(astuple, _outlines(choices, count)))), "utf-8")
+            write_text(target, json.dumps(list(map(astuple, _outlines(choices, count)))))
         return [TaskOutline(tuple(ops), tag, quota) for ops, tag, quota in json.loads(target.read_text("utf-8"))]
 
     def curate(self, outlines: Iterable[TaskOutline]) -> None:

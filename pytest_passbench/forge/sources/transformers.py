@@ -118,12 +118,8 @@ def build(model_type: str, overrides: dict[str, Any], attention: str = "eager") 
 def case_of_config(config: Any, name: str) -> ModelCase:
     """Return the case of a whole configuration. Its modality is guessed from the model's inputs."""
     modality = "text" if hasattr(config, "vocab_size") else "vision"
-    side = getattr(config, "image_size", None)
-    sizes = (
-        TEXT_VARIANTS
-        if modality == "text"
-        else tuple(Variant(b, side if isinstance(side, int) else 224) for b in (1, 4))
-    )
+    side = config.image_size if isinstance(getattr(config, "image_size", None), int) else 224
+    sizes = TEXT_VARIANTS if modality == "text" else (Variant(1, side), Variant(4, side))
     return ModelCase(f"hub/{name}", modality, functools.partial(_cut, config, {}), make_inputs, sizes,
                 f"{config.model_type}, 2 layers")  # fmt: skip
 
@@ -139,7 +135,7 @@ def _cut(config: Any, overrides: dict[str, Any], attention: str = "eager") -> to
         what = f"{config.model_type} has {size} parameters, more than {MAX_PARAMETERS}"
         raise UserError(what, remedy="narrow its configuration")
     torch.manual_seed(0)
-    return AutoModel.from_config(config, attn_implementation=attention).eval()
+    return AutoModel.from_config(config, attn_implementation=attention, dtype=torch.float32).eval()
 
 
 def shrink(config: Any, overrides: dict[str, Any]) -> None:
