@@ -17,10 +17,10 @@ from pytest_passbench.agents.prompt import prompt
 from pytest_passbench.agents.shared_judge import AnswerJudge, process_judge
 from pytest_passbench.agents.turns import TurnLost
 from pytest_passbench.api.staged import StagedReward
+from pytest_passbench.candidate.layout import MANIFEST
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import LINES, abbreviated, printable
 from pytest_passbench.core.task import Task
-from pytest_passbench.first_pass.write import MANIFEST
 from pytest_passbench.suite import find
 
 MAX_ATTEMPTS, MAX_OBSERVATION = 32, 8_000

@@ -9,8 +9,8 @@ could build such a name is refused: token pasting, trigraphs, and names of the c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
 
 from pytest_passbench.kernels.signatures import SourceText, Token
 
@@ -54,7 +54,8 @@ _PLACING_WORDS = """
     constructor destructor ifunc section alias weak weakref symver init_priority cleanup naked target_clones
     patchable_function_entry"""
 _PLACING = frozenset(_PLACING_WORDS.split())
-#: Refused everywhere, if an argument follows.
+#: Refused everywhere, if an argument follows, or may follow by a macro. The compiler writes the argument into its
+#: assembly as it is, where a line break or a semicolon begins another instruction.
 _WITH_ARGUMENT = frozenset({"section", "symver", "weakref", "ifunc", "alias", "init_priority"})
 # Names of the compiler and its headers that a kernel may use. Macros of the others can paste tokens and declare
 # names for the assembler.
@@ -79,6 +80,7 @@ _BUILTINS = re.compile(
          |arm_[rw]sr\w*|sponentry|address_of_return_address|addressof_return_address)""",
     re.X,
 )
+_PAIRS = frozenset({"##", "%:", "<:", ":>", "<%", "%>"})
 _CONTROL = re.compile(r"[^\t\n\x20-\x7e\x80-\U0010ffff]")
 _TRIGRAPH = re.compile(r"\?\?[=/'()!<>-]")
 
@@ -102,42 +104,57 @@ def _screen(source: str) -> Iterator[Refusal]:
     for pattern, what in ((_CONTROL, "a control character"), (_TRIGRAPH, "a trigraph")):
         if match := pattern.search(text.code):
             yield text.line(match.start()), "native", what
-    tokens = list(text.tokens())
-    for at, rule, what in _findings(tokens, text):
+    for at, rule, what in _findings(text.tokens(), text):
         yield text.line(at), rule, what
 
 
-def _findings(tokens: list[Token], text: SourceText) -> Iterator[Refusal]:
+def _findings(tokens: Iterable[Token], text: SourceText) -> Iterator[Refusal]:
     """Yield the findings in the tokens, with positions in place of lines."""
-    fresh = True  # at the start of a line
-    define = False
-    brackets = _Attributes()
-    for index, token in enumerate(tokens):
-        if token.kind == "newline":
-            fresh, define = True, False
-            continue
-        after = tokens[index + 1] if index + 1 < len(tokens) else Token("newline", "", len(text.code))
-        if fresh and token.text == "#":
-            define = after.text == "define"
-            yield from _directive(tokens, index + 1, text)
-        elif token.kind == "mark":
-            yield from _mark(token, after)
-        elif token.kind == "name":
-            yield from _name(token, after, define)
-            yield from _operator(tokens, index)
-        yield from brackets.feed(token, after)
-        fresh = False
+    lines = [list(line) for ends, line in groupby(tokens, lambda token: token.kind == "newline") if not ends]
+    end = Token("newline", "", len(text.code))
+    composed, brackets = any(map(_composes, lines)), _Attributes()
+    for line, behind in zip(lines, _behind(lines, end), strict=True):
+        directive = line[0].text == "#"
+        define = directive and len(line) > 1 and line[1].text == "define"
+        if directive:
+            yield from _directive(line, text)
+        for index, token in enumerate(line):
+            after = line[index + 1] if index + 1 < len(line) else end if directive else behind
+            if token.kind == "mark" and (index or not directive):
+                yield from _mark(token, after)
+            elif token.kind == "name":
+                yield from _name(token, after, define, composed and not directive)
+                yield from _operator(line, index)
+            yield from brackets.feed(token, after)
+
+
+def _behind(lines: list[list[Token]], end: Token) -> list[Token]:
+    """Return the token that the compiler sees behind each line: the first of the next line that is no directive."""
+    result, behind = list[Token](), end
+    for line in reversed(lines):
+        result.append(behind)
+        behind = behind if line[0].text == "#" else line[0]
+    return result[::-1]
+
+
+def _composes(line: list[Token]) -> bool:
+    """Return True if a line has a string that may be more than a name, or a macro that makes a string of anything."""
+    strings = (token.text for token in line if token.kind == "string")
+    return any(set(text) & set("\\;") for text in strings) or (
+        line[0].text == "#" and any(token.text == "#" for token in line[1:])
+    )
 
 
 def _mark(token: Token, after: Token) -> Iterator[Refusal]:
-    adjacent = after.at == token.at + 1
-    if adjacent and token.text + after.text in ("##", "%:"):
-        yield token.at, "native", "token pasting" if token.text == "#" else "a digraph"
+    pair = token.text + after.text
+    if after.at == token.at + 1 and pair in _PAIRS:
+        yield token.at, "native", "token pasting" if pair == "##" else "a digraph"
     elif token.text == "\\":
         yield token.at, "native", "a backslash outside of literals"
 
 
-def _name(token: Token, after: Token, define: bool) -> Iterator[Refusal]:
+def _name(token: Token, after: Token, define: bool, composed: bool) -> Iterator[Refusal]:
+    """Yield a finding for a name. ``composed``: a macro may give it an argument that is assembly."""
     name, bare = token.text, token.text.strip("_")
     if name in _ASSEMBLY or name.startswith("_tile_"):  # AMX macros put their arguments into assembly
         yield token.at, "native", "inline assembly"
@@ -149,17 +166,17 @@ def _name(token: Token, after: Token, define: bool) -> Iterator[Refusal]:
         yield token.at, "native-include", name
     elif re.match("__|_[A-Z]", name) and not (_RESERVED.fullmatch(name) or bare in _ATTRIBUTES | _PLACING):
         yield token.at, "native", f"{name}, a name that belongs to the compiler and its headers"
-    elif bare in _PLACING and (define or (bare in _WITH_ARGUMENT and after.text == "(")):
+    elif bare in _PLACING and (define or (bare in _WITH_ARGUMENT and (composed or after.text == "("))):
         yield token.at, "native", f"attribute {bare}"
     elif name in ("R", "LR", "uR", "UR", "u8R") and after.text[:1] == '"' and after.at == token.at + len(name):
         yield token.at, "native", "a raw string"
 
 
-def _operator(tokens: list[Token], index: int) -> Iterator[Refusal]:
+def _operator(line: list[Token], index: int) -> Iterator[Refusal]:
     """Yield a finding for ``_Pragma("...")``, by the rules of ``#pragma``."""
-    if tokens[index].text != "_Pragma":
+    if line[index].text != "_Pragma":
         return
-    following = [token.text for token in tokens[index + 1 : index + 4]]
+    following = [token.text for token in line[index + 1 : index + 4]]
     plain = (
         len(following) == 3
         and following[0] == "("
@@ -168,40 +185,28 @@ def _operator(tokens: list[Token], index: int) -> Iterator[Refusal]:
         and "\\" not in following[1]
     )
     if not plain or not _PRAGMA.fullmatch(following[1].strip('"').strip()):
-        yield tokens[index].at, "native", f"_Pragma {''.join(following)[:60]}"
+        yield line[index].at, "native", f"_Pragma {''.join(following)[:60]}"
 
 
-def _directive(tokens: list[Token], index: int, text: SourceText) -> Iterator[Refusal]:
-    """Yield a finding for a preprocessor line, from the token after its "#"."""
-    name = tokens[index] if index < len(tokens) else Token("newline", "", 0)
-    if name.kind == "newline":
+def _directive(line: list[Token], text: SourceText) -> Iterator[Refusal]:
+    """Yield a finding for a preprocessor line, whose first token is "#"."""
+    if len(line) == 1:
         return
+    name, rest = line[1], line[2:]
     if name.text not in _DIRECTIVES:
         rule = "native-include" if name.text in ("import", "include_next", "embed") else "native"
         yield name.at, rule, f"#{name.text}"
-    elif name.text in ("include", "pragma"):
-        line = _line(tokens, index + 1)
-        if name.text == "pragma":
-            words = " ".join(token.text for token in line)
-            if not _PRAGMA.fullmatch(words):
-                yield name.at, "native", f"#pragma {words[:60]}"
-        else:
-            whole = text.code[line[0].at : line[-1].at + len(line[-1].text)] if line else ""
-            header = re.fullmatch(r'<([\w./]+)>|"([\w./]+)"', whole)
-            header_name = header and (header[1] or header[2])
-            if header_name not in INCLUDES:
-                rule = "native-prints" if header_name in _PRINTING else "native-include"
-                yield name.at, rule, f"#include {whole[:60]}"
-
-
-def _line(tokens: list[Token], start: int) -> list[Token]:
-    """Return the tokens up to the end of the line."""
-    line_tokens = []
-    for index in range(start, len(tokens)):
-        if tokens[index].kind == "newline":
-            break
-        line_tokens.append(tokens[index])
-    return line_tokens
+    elif name.text == "pragma":
+        words = " ".join(token.text for token in rest)
+        if not _PRAGMA.fullmatch(words):
+            yield name.at, "native", f"#pragma {words[:60]}"
+    elif name.text == "include":
+        whole = text.code[rest[0].at : rest[-1].at + len(rest[-1].text)] if rest else ""
+        header = re.fullmatch(r'<([\w./]+)>|"([\w./]+)"', whole)
+        header_name = header and (header[1] or header[2])
+        if header_name not in INCLUDES:
+            rule = "native-prints" if header_name in _PRINTING else "native-include"
+            yield name.at, rule, f"#include {whole[:60]}"
 
 
 class _Attributes:

@@ -71,10 +71,10 @@ class Candidate:
     def open(cls, path: Path) -> Candidate:
         """Return the candidate at ``path``, with its manifests read.
 
-        Raises UserError, with the file's name, for a folder that does not exist or is empty, and for files that
-        :func:`check_files` refuses. It also does so for a mistake in the manifest of all tasks: it is missing or
-        malformed, names a stem without a file, or has a link beside it that leads out. The same mistake in a single
-        task's manifest is that directory's ``problem``.
+        Raises UserError, with the file's name, for a folder that does not exist or is empty, for files that
+        :func:`check_files` refuses, and for two folders of one task. It also does so for a mistake in the manifest of
+        all tasks: it is missing or malformed, names a stem without a file, or has a link beside it that leads out.
+        The same mistake in a single task's manifest is that directory's ``problem``.
         """
         path = Path(path)
         if (kind := kind_of(path)) != "folder":
@@ -88,7 +88,12 @@ class Candidate:
         except UnicodeEncodeError:
             raise UserError("the folder's path is not UTF-8", where=path, remedy="rename it") from None
         common = _common(path)
-        by_task = {directory.task_id or "": directory for directory in _per_task(path, common)}
+        by_task = dict[str, PassDir]()
+        for directory in _per_task(path, common):
+            other = by_task.setdefault(directory.task_id or "", directory)
+            if not other.path.samefile(directory.path):
+                problem = f"{other.path} and {directory.path} are both for the task {directory.task_id}"
+                raise UserError(problem, where=path, remedy="leave one of them out")
         if common is None and not by_task:
             raise _no_manifest(path)
         return cls(path, common, by_task)
@@ -186,7 +191,7 @@ def _no_manifest(folder: Path) -> UserError:
 
 def _read_stems(folder: Path) -> tuple[str, ...]:
     file = folder / MANIFEST
-    stems = _read_manifest(file)
+    stems = read_manifest(file)
     for stem in stems:
         if not stem or Path(stem).name != stem or "\0" in stem or len(stem.encode()) > MAX_STEM_BYTES:
             raise UserError(
@@ -199,8 +204,11 @@ def _read_stems(folder: Path) -> tuple[str, ...]:
     return tuple(stems)
 
 
-def _read_manifest(file: Path) -> list[str]:
-    """Return the stems in a manifest, in whichever of JSON's encodings it is, with or without a byte order mark."""
+def read_manifest(file: Path) -> list[str]:
+    """Return the stems in a manifest, in whichever of JSON's encodings it is, with or without a byte order mark.
+
+    Raises UserError for a file that is no manifest.
+    """
     data = read_bytes(file, MAX_MANIFEST_BYTES)
     try:
         text = data.decode(json.detect_encoding(data))

@@ -26,6 +26,7 @@ from pytest_passbench.reader.main import record
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.passes import AnyPass, Kernel, LeftToEager
 from pytest_passbench.runner.engine import Engine
+from pytest_passbench.runner.plan_runtime import WrongArgument
 from pytest_passbench.runner.replay import cpp_function, replay
 
 
@@ -33,7 +34,7 @@ class DeployedPasses:
     """The passes of a directory, as data, and a source of kernels for their matches.
 
     A kernel is the replayed launch plan of its wrapper, as the judge measures it, if the wrapper launches kernels in
-    C++ and does nothing else. Any other wrapper is called itself.
+    C++ and does nothing else, and if all its tensors are the CPU's. Any other wrapper is called itself.
     """
 
     def __init__(self, directory: PassDir) -> None:
@@ -53,37 +54,34 @@ class DeployedPasses:
     def kernel(self, request: Request) -> Kernel:
         """Return a callable that takes the request's tensors.
 
-        Raises PassError for a launch plan that returns another dtype or shape than the matched operators do. A
-        wrapper that does so, or raises, has the callable raise PassError. Raises LeftToEager for a region without a
-        kernel that compiles.
+        Raises PassError for a launch plan that returns another dtype or shape than the matched operators do, or that
+        cannot be built. A wrapper that does so, or raises, has the callable raise PassError. Raises LeftToEager for a
+        region without a kernel that compiles.
         """
         try:
             with recorded_libraries():
                 plan, kernels = recorded(request, self._recorded[request.name].wrapper)
-        except NotImplementedError as error:
-            if request.region:
+        except Exception as error:  # a wrapper may do more in this process than a plan can hold
+            if request.region and isinstance(error, NotImplementedError):
                 raise LeftToEager(str(error)) from error
-            return _checked(request, self._local.kernel(request))
-        except Exception:  # a wrapper may do more in this process than a plan can hold
             return _checked(request, self._local.kernel(request))
         _check(request, [(operand.form.dtype, operand.form.shape) for operand in plan.returns])
         try:
             return replayed(request, plan, kernels, _engine())
-        except PassError as error:
-            if request.region:
-                raise LeftToEager(error.message) from error
-            raise
+        except (PassError, WrongArgument) as error:
+            message = error.message if isinstance(error, PassError) else str(error)
+            raise LeftToEager(message) if request.region else PassError(request.name, message) from error
 
 
 def recorded(request: Request, wrapper: Kernel) -> tuple[LaunchPlan, list[CppKernel]]:
-    """Return a wrapper's launch plan, and its kernels. Raises any error if they are not a plan in C++.
+    """Return a wrapper's launch plan, and its kernels. Raises any error if they are not a plan in C++ for the CPU.
 
     The wrapper's libraries must have been loaded within :func:`recorded_libraries`.
     """
     plan: LaunchPlan = record(request, wrapper, "kernels", random.Random(0))
     kernels = [kernel for kernel in plan.kernels if isinstance(kernel, CppKernel)]
-    if len(kernels) < len(plan.kernels):
-        raise PassError(request.name, "launches kernels that are not in C++")
+    if len(kernels) < len(plan.kernels) or any(tensor.device != "cpu" for tensor in request.tensors):
+        raise PassError(request.name, "launches kernels that are not in C++, or on a device")
     return plan, kernels
 
 

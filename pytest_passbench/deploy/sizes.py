@@ -11,13 +11,16 @@ import torch
 from torch.fx import Graph, GraphModule
 from torch.fx.node import map_arg
 
-_ARITHMETIC = frozenset(item for module in (operator, math) for item in vars(module).values() if callable(item))
+from pytest_passbench.rewrite.meta import ARITHMETIC
+
+_ARITHMETIC = ARITHMETIC.union(filter(callable, (*vars(operator).values(), *vars(math).values())))
 
 
 class SizedGraph:
-    """A graph whose inputs include sizes. ``build`` makes a function for a graph without them, and its inputs.
+    """A graph whose inputs include sizes.
 
-    At most ``limit`` sets of sizes have a function of their own. Others run the graph itself.
+    ``build`` makes a function of a graph with numbers in place of sizes, and of its inputs. At most ``limit`` sets of
+    sizes have a function of their own. Others run the graph itself.
     """
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ from pytest_passbench.deploy.report import AppliedGraph, DeploymentReport
 from pytest_passbench.deploy.sizes import SizedGraph, with_numbers
 from pytest_passbench.rewrite.apply import apply_passes
 from pytest_passbench.rewrite.errors import PassError
-from pytest_passbench.rewrite.meta import copied, forget_values
+from pytest_passbench.rewrite.meta import copied, forget_values, storages
 from pytest_passbench.rewrite.opaque import opaque
 from pytest_passbench.runner.plan_runtime import WrongArgument
 
 GraphFunction = Callable[..., Any]
+_SHARED = "an input that it changes shares memory with another"
 MAX_SIZES = 8  # of a graph with dynamic shapes, each of which has its passes applied anew
 
 
@@ -59,15 +61,16 @@ class PassBackend:
         if torch.is_grad_enabled() and any(getattr(value, "requires_grad", False) for value in inputs):
             _warn(record, "a graph that needs gradients runs in eager (call the model in torch.no_grad())")
             return _function(graph)
-        module, clean = applied(graph, inputs, self._source, record)
+        with torch.inference_mode(False), torch.no_grad():  # within it, tensors have no versions
+            module, written = applied(graph, inputs, self._source, record)
         forget_values(module)
-        return _guarded(graph, module, record) if module is not graph and clean else _function(module)
+        return _guarded(graph, module, written, record) if module is not graph else _function(graph)
 
 
 def applied(
     graph: GraphModule, inputs: Sequence[Any], source: DeployedPasses, record: AppliedGraph
-) -> tuple[GraphModule, bool]:
-    """Apply passes to a graph until none of them fails. Return the result, and True if it changes no input.
+) -> tuple[GraphModule, list[int]]:
+    """Apply passes to a graph until none of them fails. Return the result, and the places of inputs that it changes.
 
     The result is called once, on copies of ``inputs``. A pass that raises PassError is left out, with a warning. If a
     plan does not fit the graph's values, or kernels change an input that the graph does not change, the graph itself
@@ -88,18 +91,18 @@ def applied(
             continue
         except WrongArgument as error:  # of values within the graph, such as two views of one tensor
             _warn(record, f"a graph runs in eager: {error}")
-            return graph, True
+            return graph, []
         record.operators = result.operators
         written = [getattr(copy, "_version", 0) > version for copy, version in zip(copies, versions, strict=True)]
         matches = {report.name: report.matches for report in result.reports if report.matches}
         unwritten = (pair for *pair, changes in zip(inputs, copies, written, strict=True) if not changes)
         if any(_differ(value, copy) for value, copy in unwritten):
             _warn(record, f"a graph runs in eager: a kernel of {', '.join(matches)} changes an input of the graph")
-            return graph, True
+            return graph, []
         record.covered, record.matches = result.covered, matches
         left = [(report.name, reason) for report in result.reports for reason in report.left]
         record.notes += [f"pass {name} leaves to eager {reason}" for name, reason in left]
-        return result.module, not any(written)
+        return result.module, [place for place, changes in enumerate(written) if changes]
 
 
 def _differ(value: Any, copy: Any) -> bool:
@@ -116,18 +119,33 @@ def _function(module: GraphModule) -> GraphFunction:
     return function
 
 
-def _guarded(graph: GraphModule, module: GraphModule, record: AppliedGraph) -> GraphFunction:
-    """Return a rewritten graph that changes no input. A call with arguments that no plan fits runs in eager."""
+def _guarded(graph: GraphModule, module: GraphModule, written: Sequence[int], record: AppliedGraph) -> GraphFunction:
+    """Return a rewritten graph that changes the inputs at the places ``written``.
+
+    A call runs in eager if such an input shares memory with another, which the passes did not see. So does one with
+    arguments that no plan fits, unless an input may have changed by then.
+    """
     rewritten, eager = module.forward, graph.forward
 
     def call(*inputs: Any) -> Any:
+        if written and _shared(inputs, written):
+            _warn(record, f"a call of a graph ran in eager: {_SHARED}")
+            return eager(*inputs)
         try:
             return rewritten(*inputs)
         except (WrongArgument, PassError) as error:
+            if written:
+                raise
             _warn(record, f"a call of a graph ran in eager: {error}")
             return eager(*inputs)
 
     return call
+
+
+def _shared(inputs: Sequence[Any], written: Sequence[int]) -> bool:
+    """Return True if one of the inputs at the places ``written`` shares its storage with another input."""
+    counts = Counter(storage for value in inputs for storage in storages(value))
+    return any(counts[storage] > 1 for place in written for storage in storages(inputs[place]))
 
 
 def _warn(record: AppliedGraph, message: str) -> None:
@@ -157,8 +175,15 @@ class InductorPass:
             _warn(record, "a graph with dynamic sizes is left to TorchInductor")
             return
         owner = GraphModule(graph.owning_module or {}, graph)
-        module, _clean = applied(owner, [_sample(value) for value in inputs], self._source, record)
-        if record.matches:
+        try:
+            module, written = applied(owner, [_sample(value) for value in inputs], self._source, record)
+        except Exception as error:  # not every graph can be called with random numbers
+            _warn(record, f"a graph is left to TorchInductor: with random inputs, {type(error).__name__}: {error}")
+            return
+        if record.matches and _shared(inputs, written):
+            record.covered, record.matches = [], {}
+            _warn(record, f"a graph is left to TorchInductor: {_SHARED}")
+        elif record.matches:
             _replace(graph, opaque(module).graph)
 
     def report(self) -> DeploymentReport:

@@ -54,7 +54,10 @@ class GraphForm:
 
 
 def forms(task: Task) -> list[GraphForm]:
-    """Return the forms of a task, that of most subgraphs first. Raises UserError for a graph that is not allowed."""
+    """Return the forms of a task, that with the fewest tensor arguments first.
+
+    Raises UserError for a graph that is not allowed.
+    """
     graphs = []
     for key, source in task.graphs.items():
         gm = build_graph(source, str(task.path), line=task.graph_lines.get(key, 1))

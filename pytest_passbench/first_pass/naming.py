@@ -117,10 +117,6 @@ class Python(GraphPrinter):
         super().__init__()
         self.names = names
 
-    def statement(self, node: Node) -> str:
-        """Return the expression of a call."""
-        return self.call(node)
-
     def value(self, value: Any) -> str:
         """Return a value. An accelerator stands for the device that the subgraph runs on."""
         if isinstance(value, torch.device):

@@ -62,7 +62,7 @@ def pattern(part: Part) -> str:
     """Return the functions that say what is matched, and what the wrapper gets."""
     names, printer = part.names, Python(part.names)
     arguments = [names[value] for value in part.arguments]
-    body = "".join(f"    {names[node]} = {printer.statement(node)}\n" for node in part.nodes)
+    body = "".join(f"    {names[node]} = {printer.call(node)}\n" for node in part.nodes)
     returned = ", ".join(names[node] for node in part.returned)
     handed = ", ".join(arguments) + ("," if len(arguments) == 1 else "")
     head, args = (wrapped_call(f"def {name}", arguments) + ":" for name in ("pattern", "replacement_args"))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from torch.fx import Node
 
+from pytest_passbench.candidate.layout import MANIFEST, read_manifest
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Task
 from pytest_passbench.first_pass.choose import Choice, RequestedRun, choices
@@ -19,7 +20,6 @@ from pytest_passbench.first_pass.passes import cpp_pass, triton_pass
 from pytest_passbench.fusion import Unsupported
 from pytest_passbench.suite.opnames import is_metadata, op_name
 
-MANIFEST = "sorted_output_pass_rule_names.json"
 NOTE = "Kernels of the generator, with each value rounded where eager stores it. They are where you begin."
 APART = "it stands apart from the matched run"
 
@@ -45,7 +45,11 @@ def draft(task: Task, triton: bool = False, requested: RequestedRun | None = Non
     while True:
         stems = _stems([choice.part for choice in selected])
         calls = columns(task, {stem: choice.part for stem, choice in zip(stems, selected, strict=True)})
-        if len(calls) < len(stems):  # other passes match the same graphs
+        if not calls:
+            for choice in selected:
+                choice.next(f"{operators(choice.part.nodes)}, which the matcher finds in no graph")
+            continue
+        if len(calls) < len(stems):  # other passes match the same graphs, or the matcher refuses this place
             selected = [choice for stem, choice in zip(stems, selected, strict=True) if stem in calls]
             continue
         result = Draft()
@@ -108,7 +112,7 @@ def write(first_draft: Draft, folder: Path, force: bool) -> list[Path]:
         if path.exists() and not force:
             raise UserError("exists already", where=path, remedy="name another folder, or add --force")
     manifest = folder / MANIFEST
-    stems = _listed(manifest)
+    stems = read_manifest(manifest) if manifest.exists() else []
     listed = json.dumps([*stems, *(stem for stem in first_draft.matched if stem not in stems)]) + "\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -117,16 +121,3 @@ def write(first_draft: Draft, folder: Path, force: bool) -> list[Path]:
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror}", where=folder, remedy="name another folder") from None
     return [*paths, manifest]
-
-
-def _listed(manifest: Path) -> list[str]:
-    """Return the passes that a folder lists already, of which there may be none."""
-    if not manifest.exists():
-        return []
-    try:
-        stems = json.loads(manifest.read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"is no list of passes: {error}", where=manifest, remedy="repair or delete it") from None
-    if not isinstance(stems, list) or not all(isinstance(stem, str) for stem in stems):
-        raise UserError("is no list of names", where=manifest, remedy="repair or delete it")
-    return stems

@@ -30,7 +30,7 @@ _BY_VALUES = frozenset({
     "unique_dim_consecutive", "bincount", "repeat_interleave", "item", "local_scalar_dense", "tolist",
 })  # fmt: skip
 
-_ARITHMETIC = frozenset({
+ARITHMETIC = frozenset({
     operator.add, operator.sub, operator.mul, operator.floordiv, operator.truediv, operator.mod, operator.pow,
     operator.neg, operator.getitem, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
     operator.and_, operator.or_, operator.iadd, operator.isub, operator.imul, operator.ifloordiv,
@@ -42,7 +42,7 @@ _ARITHMETIC = frozenset({
 
 
 def is_metadata(node: Node, metadata: set[Node]) -> bool:
-    """Return True if a node only describes tensors. ``known`` are the earlier nodes that do."""
+    """Return True if a node only describes tensors. ``metadata`` are the earlier nodes that do."""
     if node.op == "call_method" and node.target in names.METADATA_METHODS:
         return True
     if node.op == "call_method":
@@ -55,7 +55,7 @@ def is_metadata(node: Node, metadata: set[Node]) -> bool:
     if _aten_size(node.target):
         return True
     inputs = node.all_input_nodes
-    return bool(inputs) and node.target in _ARITHMETIC and all(n in metadata for n in inputs)
+    return bool(inputs) and node.target in ARITHMETIC and all(n in metadata for n in inputs)
 
 
 def _aten_size(target: Any) -> bool:

@@ -63,7 +63,7 @@ RENAMED = {
 RENAMED_IN: dict[str, dict[str, str]] = {
     "embedding": {"indices": "input"}, "pow": {"other": "exponent"}, "matmul": {"tensor2": "other"},
     "mm": {"mat2": "other"}, "bmm": {"mat2": "other"}, "cat": {"input": "tensors"}, "reshape": {"shape": "size"},
-    "pad": {"pad": "pad"}, "repeat": {"repeats": "size"}, "tile": {"dims": "size"},
+    "repeat": {"repeats": "size"}, "tile": {"dims": "size"},
 }  # fmt: skip
 IRRELEVANT = frozenset({
     "inplace", "_stacklevel", "cudnn_enable", "cudnn_enabled", "sparse", "scale_grad_by_freq", "non_blocking",

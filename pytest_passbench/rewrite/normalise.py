@@ -152,11 +152,7 @@ def target_name(target: Any) -> str:
     """
     if isinstance(target, torch._ops.OpOverloadPacket):
         return str(target._qualified_op_name).split("::")[-1]
-    name = getattr(target, "__name__", None) or type(target).__name__
-    for prefix in ("linalg_", "special_", "fft_"):
-        if name.startswith(prefix) and prefix != "linalg_":
-            return names.ALIASES.get(name, name)
-    return str(name)
+    return str(getattr(target, "__name__", None) or type(target).__name__)
 
 
 def _is_inplace_name(name: str) -> bool:

@@ -47,6 +47,18 @@ def test_one_directory_per_task_wins_over_the_common_one(tmp_path):
     assert str(error).startswith(f"{root}/task-2: no task is called 'task-2' (did you mean task-1?")
 
 
+def test_two_folders_of_one_task_are_named(tmp_path):
+    root = tmp_path / "c"
+    first = pass_dir(root / "a" / "task-1", "own")
+    (root / "linked").mkdir()
+    (root / "linked" / "task-1").symlink_to(first)
+    assert Candidate.open(root).passes_for("task-1").stems == ("own",)
+    second = pass_dir(root / "b" / "task-1", "own")
+    with pytest.raises(UserError) as refusal:
+        Candidate.open(root)
+    assert f"{first} and {second} are both for the task task-1" in str(refusal.value)
+
+
 def test_without_a_common_directory_other_tasks_have_none(tmp_path):
     pass_dir(tmp_path / "c" / "task-1", "own")
     candidate = Candidate.open(tmp_path / "c")

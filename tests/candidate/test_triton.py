@@ -233,6 +233,35 @@ def test_what_a_kernel_stores_through_by_another(tmp_path: Path) -> None:
     assert stored(read(tmp_path, text, {"twice": {"kernel": 1}}, *functions)) == {"x"}
 
 
+@pytest.mark.parametrize(
+    ("statement", "through"),
+    [
+        ("inner(x, tl.load(y), put)", {"x"}),
+        ("inner(x, y, f=put)", {"x", "y"}),
+        ("inner(x, tl.load(y))", {"x"}),
+        ("tl.map_elementwise(put, x + n, tl.load(y))", {"x", "n"}),
+        ("z = tl.map_elementwise(plus, x, y)", set()),
+        ("z = tl.load(y)\n    (x + z).reduce(0, combine_fn=put)", {"x"}),
+    ],
+)
+def test_what_a_kernel_stores_through_by_a_function_that_it_hands_over(
+    tmp_path: Path, statement: str, through: set[str]
+) -> None:
+    text = (
+        f"@triton.jit\ndef kernel(x, y, n):\n    {statement}\n\n\n"
+        "@triton.jit\ndef put(p, v):\n    tl.store(p, v)\n"
+        "@triton.jit\ndef plus(a, b):\n    return a + b\n"
+        "@triton.jit\ndef inner(p, v, f: tl.constexpr = put):\n    f(p, v)\n"
+    )
+    lines = {line.split("(")[0]: at for at, line in enumerate(text.replace("def ", "").splitlines())}
+    functions = [
+        {"file": "p.py", "name": name, "line": lines[name], "values": {**TL, "put": {"kernel": 0}}}
+        for name in ("put", "plus", "inner")
+    ]
+    values = {name: {"kernel": place} for place, name in enumerate(("put", "plus", "inner"))}
+    assert stored(read(tmp_path, text, values, *functions)) == through
+
+
 def test_a_kernel_does_not_call_itself(tmp_path: Path) -> None:
     function = {"file": "p.py", "name": "f", "line": 4, "values": {"f": {"kernel": 0}}}
     text = "@triton.jit\ndef kernel(x):\n    return f(x)\n@triton.jit\ndef f(x):\n    return f(x)\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import threading
 import warnings
 from pathlib import Path
@@ -12,7 +13,10 @@ import torch
 
 import pytest_passbench
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.deploy.passes import DeployedPasses, open_directory
+from pytest_passbench.deploy.sizes import specialised
 from pytest_passbench.deploy.torch_compile import PassWarning
+from pytest_passbench.plans.launch import Argument, Request, contiguous
 from pytest_passbench.rewrite.errors import PassError
 
 ADD_RELU = '''
@@ -205,6 +209,53 @@ def test_dynamic_sizes_have_the_passes_for_each_size_up_to_a_limit(tmp_path):
     assert 2 <= backend.report().matches["add_relu"] <= 8
 
 
+def test_dynamic_sizes_have_the_passes_in_inference_mode_too(tmp_path):
+    model, backend = Model(), pytest_passbench.backend(candidate(tmp_path / "c"))
+    compiled = torch.compile(model, backend=backend, dynamic=True)
+    with torch.inference_mode():
+        for size in (3, 5):
+            x = torch.randn(size, 8)
+            torch.testing.assert_close(compiled(x), model(x))
+    assert backend.report().matches == {"add_relu": 2}
+
+
+def test_arithmetic_on_sizes_is_a_number_once_the_sizes_are():
+    graph = torch.fx.Graph()
+    size, x = graph.placeholder("size"), graph.placeholder("x")
+    larger = graph.call_function(torch.sym_max, (size, 4))
+    graph.output(graph.call_method("new_zeros", (x, graph.call_function(operator.xor, (larger, 1)))))
+    module = specialised(torch.fx.GraphModule({}, graph), [6, torch.ones(2)])
+    assert [node.args[1:] for node in module.graph.find_nodes(op="call_method", target="new_zeros")] == [(7,)]
+    assert not list(module.graph.find_nodes(op="call_function", target=torch.sym_max))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("make", [pytest_passbench.backend, pytest_passbench.inductor_pass])
+def test_inputs_that_share_memory_with_one_that_is_written_run_in_eager(tmp_path, x, make):
+    applied, y, z = make(candidate(tmp_path / "c")), torch.randn(4, 8), torch.randn(32)
+
+    def function(x, y, z):
+        total = x + y
+        z.mul_(2)
+        return torch.relu(total)
+
+    def rewritten(graph, _inputs):
+        applied(graph.graph)
+        graph.recompile()
+        return graph.forward
+
+    compiled = torch.compile(function, backend=applied if make is pytest_passbench.backend else rewritten)
+    torch.testing.assert_close(compiled(x, y, z), torch.relu(x + y))
+    assert applied.report().matches == {"add_relu": 1}
+    if make is pytest_passbench.inductor_pass:
+        torch._dynamo.reset()  # as TorchInductor's own guard would have it
+    expected = torch.relu(x + y)
+    with pytest.warns(PassWarning, match="an input that it changes shares memory with another"):
+        outputs = compiled(x, y, x.view(-1))
+    torch.testing.assert_close(outputs, expected)
+    assert applied.report().matches == {"add_relu": 1}
+
+
 @torch.no_grad()
 def test_threads_share_a_compiled_model(tmp_path, x):
     model, failures = Model(), []
@@ -263,6 +314,71 @@ def test_a_kernel_that_writes_to_a_view_of_what_it_reads_runs_in_eager(tmp_path)
 
 def views(x):
     return torch.relu(x[:8] + x[4:])
+
+
+@torch.no_grad()
+def test_a_graph_that_raises_for_random_numbers_is_left_to_inductor(tmp_path):
+    applied = pytest_passbench.inductor_pass(candidate(tmp_path / "c"))
+
+    def rewritten(graph, _inputs):
+        applied(graph.graph)
+        return graph.forward
+
+    compiled = torch.compile(lambda x, y: torch.relu(torch.linalg.cholesky(x) + y), backend=rewritten)
+    with pytest.warns(PassWarning, match=r"is left to TorchInductor: with random inputs, _?LinAlgError"):
+        outputs = compiled(torch.eye(8), torch.ones(8, 8))
+    torch.testing.assert_close(outputs, torch.eye(8) + 1)
+
+
+DOUBLED = '''
+import torch
+from pytest_passbench.kernels import cpp
+
+lib = cpp.load("""
+#include "passbench.h"
+extern "C" void doubled(pb::in x, pb::out out, int64_t n, pb::dtype dtype) {}
+""")
+
+
+def pattern(x):
+    return x * 2
+
+
+def replacement_args(x):
+    return (x,)
+
+
+def doubled(x):
+    out = torch.empty_like(x)
+    lib.doubled(x, out, x.numel(), x.dtype)
+    return out
+
+
+def replacement_func():
+    return doubled
+'''
+
+
+@torch.no_grad()
+def test_a_pass_with_a_dtype_that_its_kernel_has_not_is_left_out_alone(tmp_path, x):
+    folder = candidate(tmp_path / "c")
+    (folder / "doubled.py").write_text(DOUBLED)
+    (folder / "sorted_output_pass_rule_names.json").write_text(json.dumps(["add_relu", "doubled"]))
+    backend = pytest_passbench.backend(folder)
+    compiled = torch.compile(lambda x, y: (torch.relu(x + x), y * 2), backend=backend)
+    with pytest.warns(PassWarning, match="pass doubled: passbench.h has no dtype torch.float64; it is left out"):
+        outputs = compiled(x, x.double())
+    torch.testing.assert_close(outputs, (torch.relu(x + x), x.double() * 2))
+    assert backend.report().matches == {"add_relu": 1}
+
+
+def test_a_kernel_in_cpp_is_never_given_a_device_s_memory(tmp_path):
+    passes = DeployedPasses(open_directory(candidate(tmp_path / "c"), None))
+    tensor = Argument(contiguous("float32", (4, 8)), "cuda:0")
+    kernel = passes.kernel(Request("add_relu", ({"tensor": 0}, {"tensor": 1}), (tensor, tensor)))
+    elsewhere = torch.empty(4, 8, device="meta")  # in place of a device's
+    with pytest.raises(PassError, match="a C\\+\\+ kernel reads the CPU's memory"):
+        kernel(elsewhere, elsewhere)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # torch's own use of it

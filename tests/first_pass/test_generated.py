@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_passbench.candidate.layout import Candidate
+from pytest_passbench.candidate.layout import MANIFEST, Candidate, read_manifest
+from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
+from pytest_passbench.first_pass import write as first_pass
 from pytest_passbench.first_pass.write import Draft, draft, write
 from pytest_passbench.judge.trusted import TrustedSession
 from pytest_passbench.suite import find
@@ -127,6 +129,28 @@ LITE = [ref.id for ref in find.select(find.discover(find.installed_tasks()), "li
 def test_a_pass_for_each_lite_task_is_as_eager(name: str, tmp_path: Path):
     task = find.single(name).load()
     assert judged(task, draft(task), tmp_path / "made") == []
+
+
+def test_a_part_that_the_matcher_finds_nowhere_gives_way_to_the_next(monkeypatch):
+    task, columns = find.single("add-view-softmax-3151").load(), first_pass.columns
+    refused = {"add_view_softmax"}
+    monkeypatch.setattr(
+        first_pass, "columns", lambda task, parts: {} if refused & parts.keys() else columns(task, parts)
+    )
+    assert draft(task).matched == {"add_view": "add, view"}
+    monkeypatch.setattr(first_pass, "columns", lambda _task, _parts: {})
+    with pytest.raises(UserError, match="no kernel for softmax, which the matcher finds in no graph"):
+        draft(task)
+
+
+def test_passes_are_added_to_a_list_in_any_encoding_that_the_judge_reads(tmp_path: Path):
+    (tmp_path / MANIFEST).write_bytes('["mine"]'.encode("utf-16"))
+    write(Draft({"other.py": ""}, {"other": "relu"}), tmp_path, force=False)
+    assert read_manifest(tmp_path / MANIFEST) == ["mine", "other"]
+    (tmp_path / MANIFEST).write_text('{"mine": 1}')
+    with pytest.raises(UserError, match="not a JSON list of strings"):
+        write(Draft({"another.py": ""}, {"another": "relu"}), tmp_path, force=False)
+    assert not (tmp_path / "another.py").exists()
 
 
 def test_graphs_that_differ_in_a_number_share_a_pattern_with_an_argument(tmp_path: Path):

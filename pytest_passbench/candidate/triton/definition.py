@@ -15,7 +15,7 @@ from pytest_passbench.core.complexity import TooComplex
 from pytest_passbench.core.rejected import Rejected, kernel_refused
 
 _FROM_FILES = "; a Triton kernel's text is read from the candidate's files"
-_LITERAL_OPTIONS = frozenset({"noinline", "do_not_specialize", "do_not_specialize_on_alignment"})
+_LITERAL_OPTIONS = frozenset({"do_not_specialize", "do_not_specialize_on_alignment"})
 
 
 @dataclass(frozen=True)

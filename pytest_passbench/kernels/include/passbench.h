@@ -539,3 +539,5 @@ inline void sum_as_torch(int64_t rows, int64_t columns, const float* x, float* y
 }
 
 }  // namespace pb
+
+#undef PB_REGISTER  // it would make a string of anything
