@@ -1,6 +1,6 @@
 """A process that puts itself under a filter and tries system calls: ``python seccomp_program.py measured THREADS``,
 ``untrusted`` or ``none``. Prints what came of each, as JSON: "done" or the error's name. With several threads there
-are two lines: before and after the first block.
+are two lines: before and after the first block. With ``refused`` it starts a zygote where no filter can be installed.
 """
 
 from __future__ import annotations
@@ -189,16 +189,33 @@ def outcome(attempt: Callable[[], object]) -> str:
     return "done"
 
 
+def start_zygote() -> None:
+    from pytest_passbench.protocol import READ, send
+    from pytest_passbench.runner import zygote
+
+    judge, inside = socket.socketpair()
+    send(judge, {"pipeline": READ, "device": False})
+    judge.close()
+    sys.argv[1:] = [str(inside.fileno())]
+    zygote.harden.same_layout = lambda: None  # or it would start this program anew
+    zygote.main()
+
+
 def main() -> None:
+    if sys.argv[1] == "refused":
+        machine = SYSCALL_TABLES[platform.machine()]
+        lines = seccomp.answer(seccomp.DENY, [machine.calls["seccomp"]])
+        seccomp.Filter(machine, [*lines, seccomp.op(seccomp.RETURN, 0, 0, seccomp.ALLOW)]).install()
+        start_zygote()
     if sys.argv[1] == "none":
         attempts = {name: in_child(attempt) for name, attempt in {**CONTINUED, **LEFT, **ASKED}.items()}
     elif sys.argv[1] == "untrusted":
-        assert seccomp.untrusted()
+        seccomp.untrusted()
         attempts = {**BUILDS, **ASKED, **CONTINUED, **LEFT}
     else:
         made, threads = seccomp.measured(), int(sys.argv[2])
         assert made is not None
-        assert made.install(threads)
+        made.install(threads)
         attempts = {**HONEST, **STARTED, **CONTINUED, **LEFT, "thread": in_thread}
         if threads > 1:
             code = call("mmap", 0, 4096, READ | WRITE | EXECUTE, PRIVATE | ANONYMOUS, -1, 0)

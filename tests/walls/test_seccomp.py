@@ -67,6 +67,12 @@ def test_a_measured_process_that_aborts_says_so():
     assert run("measured", "1", "abort").returncode == -signal.SIGABRT
 
 
+def test_no_sandbox_starts_where_the_kernel_refuses_the_filters():
+    ran = run("refused")
+    assert ran.returncode == 1
+    assert ran.stderr == "the kernel refuses a filter of system calls (seccomp)\n"
+
+
 def test_both_machines_have_numbers_for_all_that_the_filters_name():
     for machine in SYSCALL_TABLES.values():
         named = {name for name, _argument in machine.signals}
