@@ -1,6 +1,7 @@
 """A process that puts itself under a filter and tries system calls: ``python seccomp_program.py measured THREADS``,
 ``untrusted`` or ``none``. Prints what came of each, as JSON: "done" or the error's name. With several threads there
-are two lines: before and after the first block. With ``refused`` it starts a zygote where no filter can be installed.
+are two lines: before and after the first block. With ``refused`` it starts a zygote where no filter can be installed,
+with ``rules`` it is confined where Landlock's rules are refused.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import threading
 from collections.abc import Callable
 
 from pytest_passbench.walls import seccomp
+from pytest_passbench.walls.confine import confine
 from pytest_passbench.walls.syscalls import SYSCALL_TABLES
 
 CALLS = SYSCALL_TABLES[platform.machine()].calls
 OPENAT = {"x86_64": 257, "aarch64": 56}[platform.machine()]
 MEMFD = {"x86_64": 319, "aarch64": 279}[platform.machine()]
+RESTRICT_SELF = 446  # of Landlock
 AT_FDCWD, CLONE_PARENT, CLONE_NEWUSER = -100, 0x8000, 0x10000000
 READ, WRITE, EXECUTE, PRIVATE, ANONYMOUS = 1, 2, 4, 2, 0x20
 libc = ctypes.CDLL(None, use_errno=True)
@@ -189,6 +192,12 @@ def outcome(attempt: Callable[[], object]) -> str:
     return "done"
 
 
+def refuse(number: int) -> None:
+    """Have the kernel refuse a system call from now on."""
+    lines = [*seccomp.answer(seccomp.DENY, [number]), seccomp.op(seccomp.RETURN, 0, 0, seccomp.ALLOW)]
+    seccomp.Filter(SYSCALL_TABLES[platform.machine()], lines).install()
+
+
 def start_zygote() -> None:
     from pytest_passbench.protocol import READ, send
     from pytest_passbench.runner import zygote
@@ -203,10 +212,11 @@ def start_zygote() -> None:
 
 def main() -> None:
     if sys.argv[1] == "refused":
-        machine = SYSCALL_TABLES[platform.machine()]
-        lines = seccomp.answer(seccomp.DENY, [machine.calls["seccomp"]])
-        seccomp.Filter(machine, [*lines, seccomp.op(seccomp.RETURN, 0, 0, seccomp.ALLOW)]).install()
+        refuse(CALLS["seccomp"])
         start_zygote()
+    if sys.argv[1] == "rules":
+        refuse(RESTRICT_SELF)
+        confine(["/usr"], [])
     if sys.argv[1] == "none":
         attempts = {name: in_child(attempt) for name, attempt in {**CONTINUED, **LEFT, **ASKED}.items()}
     elif sys.argv[1] == "untrusted":

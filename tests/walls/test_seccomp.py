@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.walls.syscalls import SYSCALL_TABLES
 from support.paths import TESTS
 
@@ -71,6 +72,13 @@ def test_no_sandbox_starts_where_the_kernel_refuses_the_filters():
     ran = run("refused")
     assert ran.returncode == 1
     assert ran.stderr == "the kernel refuses a filter of system calls (seccomp)\n"
+
+
+@pytest.mark.skipif("no Landlock" in sandbox.weak_protection(), reason="no Landlock")
+def test_rules_of_landlock_that_the_kernel_refuses_end_a_process():
+    ran = run("rules")
+    assert ran.returncode == 1
+    assert ran.stderr.endswith("the kernel refuses rules of Landlock\n")
 
 
 def test_both_machines_have_numbers_for_all_that_the_filters_name():
