@@ -246,7 +246,8 @@ else:
     check(cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(1 << 20)), "cuMemAlloc")
     if "measured" in walls:
         made = seccomp.measured(driver=True)
-        assert made is None or made.install(1), "the kernel refuses the filter"
+        if made is not None:
+            made.install(1)
     check(cuda.cuMemsetD8_v2(memory, 7, ctypes.c_size_t(1 << 20)), "cuMemsetD8")
     check(cuda.cuCtxSynchronize(), "cuCtxSynchronize")
     found = ctypes.create_string_buffer(16)

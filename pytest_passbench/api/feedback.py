@@ -13,7 +13,7 @@ from pytest_passbench.core import misses
 from pytest_passbench.core.escape import LINES, line, printable
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.record import RAN, Finding, PassReport, Record, Speed
+from pytest_passbench.core.record import DISQUALIFIED, RAN, Finding, PassReport, Record, Speed
 from pytest_passbench.report.failure_text import OF_SUBGRAPH
 
 LIMIT = 4000
@@ -96,7 +96,7 @@ def _failures(failed: Sequence[Record]) -> Iterator[str]:
 def _rank(group: Sequence[Record]) -> tuple[bool, bool, int]:
     """Return the place of a failure: broken rules first, and before those that only follow from them."""
     arm = group[0].arm
-    return arm.status != "integrity", arm.phase == "disqualified", -len(group)
+    return arm.status != "integrity", arm.phase == DISQUALIFIED, -len(group)
 
 
 def _key(record: Record) -> str:

@@ -89,9 +89,9 @@ def _in_fork(
             os._exit(1)
         os._exit(0)
     ended = _wait(child, seconds)
-    output = (scratch / "said").read_bytes()[-MAX_PRINTED_BYTES:].decode(errors="replace")
     if ended is None:
         return {"status": "late"}, b""
+    output = (scratch / "said").read_bytes()[-MAX_PRINTED_BYTES:].decode(errors="replace")
     if ended != 0:
         return {"status": "ended", "ended": ended, "said": output}, b""
     form, _, code = answer.read_bytes().partition(b"\n")
@@ -108,6 +108,7 @@ def _wait(child: int, seconds: float) -> int | None:
         os.close(handle)
     with contextlib.suppress(OSError):
         os.killpg(child, signal.SIGKILL)
+    os.kill(child, signal.SIGKILL)  # it may not have got as far as to have a group of its own
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status) if ready else None
 

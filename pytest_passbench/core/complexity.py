@@ -22,10 +22,10 @@ MAX_FORMAT_CHARACTERS = 2_000  # of an expression in a format string
 MAX_FORMATS_CHARACTERS = 30_000  # of all expressions in format strings
 # From 3.12 on, Python's tokenizer counts the characters before each word of a line anew. A string may be long.
 MAX_COLUMN, MAX_FAR = 5_000, 1_000  # words and signs beyond that column
-MAX_DIGITS = 100  # of a number: the tokenizer's time grows with the square of their number
+MAX_DIGITS = 100  # in a row: the tokenizer's time grows with the square of their number
 
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
-_LONG_NUMBER = re.compile(rf"0[xXoObB][0-9a-fA-F_]{{{MAX_DIGITS}}}|[0-9_]{{{MAX_DIGITS}}}")
+_LONG_NUMBER = re.compile(rf"0[xXoObB][0-9a-fA-F_]{{{MAX_DIGITS}}}|[0-9][0-9_]{{{MAX_DIGITS}}}")
 _FSTRING_START, _FSTRING_END = (getattr(tokenize, f"FSTRING_{end}", -1) for end in ("START", "END"))
 _SKIPPED = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.ENCODING})
 _PLAIN_WORDS = frozenset({"True", "False", "None"})
@@ -43,15 +43,16 @@ def check_complexity(text: str, tokens: int = MAX_TOKENS) -> None:
     """Raise TooComplex if the text nests too deeply, has more words and signs than ``tokens``, or exceeds another
     limit of this module.
 
-    The check ends at the first token that is not Python's. The parser reads no further either.
+    The check ends at the first token that is not Python's. The parser reads no further either. Before 3.12, spaces
+    and marks within an identifier may be error tokens of ``tokenize``, but the parser reads on there.
     """
     number = _LONG_NUMBER.search(text)
     if number is not None:
-        raise TooComplex(text.count("\n", 0, number.start()) + 1, f"a number of more than {MAX_DIGITS} digits")
+        raise TooComplex(text.count("\n", 0, number.start()) + 1, f"a row of more than {MAX_DIGITS} digits")
     counters = _Counters(tokens)
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.ERRORTOKEN and not token.string.isspace():
+            if token.type == tokenize.ERRORTOKEN and not f"_{token.string.strip()}".isidentifier():
                 return
             if token.type not in _SKIPPED:
                 counters.take(token)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Literal
 
@@ -103,13 +103,15 @@ def decode(data: bytes, path: Path) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file of UTF-8 and its folder. A reader sees the old file or the whole new one. Raises UserError."""
+    # Two processes that write the same file must not write the same temporary file.
+    part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Two processes that write the same file must not write the same temporary file.
-        part = path.with_name(f".{path.name}.{os.getpid()}")
         part.write_text(text, encoding="utf-8")
         part.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            part.unlink()
         remedy = "name a folder that you may write to"
         raise UserError(f"cannot be written: {error.strerror}", where=path, remedy=remedy) from error
 

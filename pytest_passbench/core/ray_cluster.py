@@ -44,7 +44,7 @@ def connect(address: str | None, where: str) -> RayConnection:
     if ray.is_initialized():
         return RayConnection(ray, owned=False)
     try:
-        _reach(address or "")
+        _reach(address or os.environ.get("RAY_ADDRESS", ""))
         dashboard = False if address is None else None
         ray.init(address=address, log_to_driver=False, include_dashboard=dashboard, logging_level=logging.ERROR)
     except (OSError, ValueError, RuntimeError) as error:

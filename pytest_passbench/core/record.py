@@ -29,6 +29,9 @@ STATUSES = (
 PLANNING = ("wrapper", "plan", "compile")
 """The phases in which a candidate's wrapper is asked for a launch plan, and its kernels are compiled."""
 
+DISQUALIFIED = "disqualified"
+"""The phase of a subgraph that is in no way at fault: the pass broke a rule on another one."""
+
 RIGHT_AT_BOTH = "right at both"
 RIGHT_AT_PUBLIC_ALONE = "right at the public size alone"
 NO_KERNEL = "no kernel for this shape"

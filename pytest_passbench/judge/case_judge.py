@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.escape import LINES, printable
-from pytest_passbench.core.record import RAN, Against, ArmResult, Record
+from pytest_passbench.core.record import DISQUALIFIED, RAN, Against, ArmResult, Record
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, HarnessFault, fault_line, is_fault
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, REFERENCE, TWIN
@@ -129,7 +129,7 @@ class CaseJudge:
             return read
         if read[1] or not case.passes.stems:
             return None
-        return ArmResult("integrity", "disqualified", "its passes broke a rule on another subgraph of the run")
+        return ArmResult("integrity", DISQUALIFIED, "its passes broke a rule on another subgraph of the run")
 
     def _try(self, attempt: _Attempt) -> Trial:
         """Take a case through its trial, and learn from it for later cases."""

@@ -223,7 +223,7 @@ Choice = Annotated[tuple[Step, ...], Most(MAX_TUNED_STEPS, least=1)]
 
 @dataclass(frozen=True)
 class ConstantTable(Data, row=True):
-    """ConstantSchema memory that the candidate brings. ``content`` is its bytes in hexadecimal."""
+    """Constant memory that the candidate brings. ``content`` is its bytes in hexadecimal."""
 
     content: Annotated[str, Text(2 * MAX_TABLE_BYTES)]
 

@@ -18,6 +18,7 @@ from pytest_passbench.core.schema import Anything, Fields, Items, Text, Whole, r
 from pytest_passbench.core.typed import schema_of
 from pytest_passbench.plans.graphs import MAX_CALLS, Traced, from_data, function_name, opaque_call, to_data
 from pytest_passbench.plans.launch import MAX_EXTENT, MAX_GRAPH_CHARACTERS, Form
+from pytest_passbench.plans.parse import bytes_of
 from pytest_passbench.plans.values import MAX_NAME_CHARACTERS, decode, encode
 
 MAX_REGIONS = 128  # of one pass in a graph
@@ -143,11 +144,14 @@ def _values(data: Sequence[Any]) -> list[Any]:
         if tag != "tensor" or not isinstance(content, list) or len(content) != 5:
             raise refusal("a value of unknown kind")
         form, number, start = _FORM.check(content[:3]), _SIZE.check(content[3]), _SIZE.check(content[4])
-        dtype = getattr(torch, form.dtype)
+        bytes_of(form)  # raises Rejected for a form that there cannot be
         if number not in memories:
             memories[number] = torch.empty(2 * MAX_EXTENT, dtype=torch.uint8, device="meta").untyped_storage()
-        empty = torch.empty(0, dtype=dtype, device="meta")
-        return empty.set_(memories[number], start // empty.element_size(), form.shape, form.strides)
+        try:
+            empty = torch.empty(0, dtype=getattr(torch, form.dtype), device="meta")
+            return empty.set_(memories[number], start // empty.element_size(), form.shape, form.strides)
+        except RuntimeError as error:
+            raise refusal("a tensor that torch cannot make") from error
 
     return [decode(value, tensor) for value in data]
 

@@ -18,7 +18,7 @@ _SOURCES = {"argument": "a", "buffer": "b", "table": "t"}
 def steps(plan: Mapping[str, Any]) -> list[str]:
     """Return the steps of a plan (its JSON-ready data) in words, at most 40 lines of 200 characters.
 
-    ``a0`` is the first argument, ``b0`` the first buffer that the plan allocates, ``t0`` its first constant table.
+    ``a0`` is the first argument, ``b0`` the plan's first buffer, ``t0`` its first constant table.
     ``a0+64`` begins 64 bytes into the argument.
     """
     texts, buffers = [], 0
@@ -28,7 +28,9 @@ def steps(plan: Mapping[str, Any]) -> list[str]:
             texts.append(f"allocate b{buffers}: {_allocated(content)}")
             buffers += 1
         else:
-            texts.append(_step(kind, content, plan["kernels"]))
+            results = _new_buffers(content[3], buffers) if kind == "operator" else []
+            texts.append(f"{', '.join(results)}{' = ' * bool(results)}{_step(kind, content, plan['kernels'])}")
+            buffers += len(results)
     over = len(texts) - MAX_STEPS_SHOWN
     lines = [line(text, MAX_STEP_CHARACTERS) for text in texts[:MAX_STEPS_SHOWN]]
     return [*lines, f"and {counted(over, 'more step')}"] if over > 0 else lines
@@ -37,6 +39,12 @@ def steps(plan: Mapping[str, Any]) -> list[str]:
 def _allocated(content: Sequence[Any]) -> str:
     dtype, shape, _, fill = content
     return f"{dtype} {shape}" + ("" if fill is None else f", filled with {value(fill)}")
+
+
+def _new_buffers(results: Sequence[Mapping[str, Any]], buffers: int) -> list[str]:
+    """Return the buffers that an operator's results make, behind the ``buffers`` before it."""
+    numbers = {index for source, index, *_ in (item["operand"] for item in results) if source == "buffer"}
+    return [f"b{index}" for index in sorted(numbers) if index >= buffers]
 
 
 def _step(kind: str, content: Any, kernels: Sequence[Mapping[str, Any]]) -> str:

@@ -35,7 +35,7 @@ def written(plan: LaunchPlan, parameters: Sequence[frozenset[int | str]]) -> fro
 def returns_written(plan: LaunchPlan, parameters: Sequence[frozenset[int | str]]) -> bool:
     """Return True if a kernel, or an operator, writes bytes that the plan returns, also if a copy passes them on.
 
-    ``parameters`` are those of :func:`written`.
+    A fill or copy before a tuned launch counts as the kernel's. ``parameters`` are those of :func:`written`.
     """
     pieces: list[Piece] = []
     for step in plan.steps:

@@ -28,7 +28,7 @@ from pytest_passbench.plans import parse
 from pytest_passbench.plans.graphs import to_data
 from pytest_passbench.plans.launch import Argument, Request, contiguous
 from pytest_passbench.plans.regions import graph_module
-from pytest_passbench.protocol import ProtocolError, receive, send
+from pytest_passbench.protocol import ProtocolError, receive, send, to_the_end
 from pytest_passbench.reader import launches, registrations, tensors
 from pytest_passbench.reader.importing import (
     AnyLoaded,
@@ -95,7 +95,10 @@ def pass_as_data(item: AnyLoaded) -> dict[str, Any]:
     file, line = defined(item.calls_with, item.file.parent)
     place = f"{file}:{line}" if file else ""
     if isinstance(item, LoadedInductorPass):
-        searches = [to_data(registrations.searched(item.name, entry)) for entry in item.registrations]
+        try:
+            searches = [to_data(registrations.searched(item.name, entry)) for entry in item.registrations]
+        except Rejected as error:
+            raise PassError(item.name, f"the search function: {error}") from error
         return {"name": item.name, "kind": "inductor", "searches": searches, "place": place}
     return {
         "name": item.name,
@@ -242,15 +245,13 @@ def _forked(
     with child_end:
         pid = os.fork()
         if pid == 0:
-            try:
+            with to_the_end():
                 parent_end.close()
                 answer = _answer(order, number, passes, folder)
                 child_end.recv(1)
                 sys.stdout.flush()  # before the answer: once the judge has it, it reads what was printed
                 send(channel, answer)
                 child_end.send(_PLAN if "plan" in answer else _NO_PLAN)
-            finally:
-                os._exit(0)
     return pid, parent_end
 
 

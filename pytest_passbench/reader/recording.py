@@ -8,7 +8,6 @@ plan, so it is not executed later: one of another thread, or one hidden from the
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -230,7 +229,7 @@ class Recording(TorchDispatchMode):
         """Pass a view on, and record an operator that computes. Raises Rejected if the policy forbids it."""
         mutable = bool(func._schema.is_mutable)
         before = {_storage(tensor) for tensor in _tensors((args, kwargs))}
-        if not mutable and func.is_view:
+        if not mutable and (func.is_view or str(func) == "aten._unsafe_view.default"):  # reshape's, of its own copy
             return func(*args, **kwargs)
         if str(func) == "aten.lift_fresh.default":  # torch.tensor([...]): its result becomes a table when it is used
             return func(*args, **kwargs)
@@ -284,20 +283,14 @@ def _kind(value: Any) -> str:
     return "nothing" if value is None else f"a {type(value).__name__}"
 
 
-def culprit(folder: Path, error: BaseException | None = None) -> tuple[str, int]:
-    """Return the file (relative to ``folder``) and line of the candidate that runs now, or that raised ``error``.
+def culprit(folder: Path, error: BaseException) -> tuple[str, int]:
+    """Return the file (relative to ``folder``) and line of the candidate that raised ``error``.
 
     The file is empty and the line 0 if no frame is in the folder.
     """
-    place, inside = ("", 0), f"{folder}/"
-    step = error.__traceback__ if error is not None else None
+    place, inside, step = ("", 0), f"{folder}/", error.__traceback__
     while step is not None:
         if step.tb_frame.f_code.co_filename.startswith(inside):
             place = (step.tb_frame.f_code.co_filename.removeprefix(inside), step.tb_lineno)
         step = step.tb_next
-    frame = sys._getframe(1) if error is None else None
-    while frame is not None:
-        if frame.f_code.co_filename.startswith(inside):
-            return frame.f_code.co_filename.removeprefix(inside), frame.f_lineno
-        frame = frame.f_back
     return place

@@ -19,7 +19,6 @@ from pytest_passbench.rewrite.decomposed import traced_operators
 from pytest_passbench.rewrite.errors import PassError
 
 MATCHER = "torch._inductor.pattern_matcher"
-_NO_DATA = "runs code of its own while graphs are matched, and a pass is read as data; leave it out"
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def _register_replacement(
         raise ValueError("register_replacement takes fwd_only as its trace_fn here")
     options.pop("skip_duplicates", None)
     if options:
-        raise ValueError(f"register_replacement: {', '.join(sorted(options))} {_NO_DATA}")
+        raise ValueError(f"register_replacement takes no {', '.join(sorted(options))} here: a pass is read as data")
     _pending.append(Registration(search_fn, replace_fn, tuple(example_inputs)))
     return True
 

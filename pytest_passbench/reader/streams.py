@@ -1,7 +1,5 @@
 """Stand-ins for streams, graphs and synchronisation of ``torch.cuda``.
 
-from pytest_passbench.core.rejected import plan_refused
-
 A launch plan has no steps for streams and graphs. A module may make them while it is imported. Using one raises
 Rejected. Synchronising and choosing a device do nothing here.
 """

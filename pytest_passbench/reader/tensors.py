@@ -77,7 +77,7 @@ class Device(TorchFunctionMode):
         if name == "cuda":
             return args[0]
         if name == "cpu" or any(_is_cpu(value) for value in (*args[1:], kwargs.get("device"))):
-            raise plan_refused("device", "moves a tensor between devices")
+            raise plan_refused("device", "makes or moves a tensor on another device")
         return func(*(_on_cpu(value) for value in args), **{key: _on_cpu(value) for key, value in kwargs.items()})
 
 

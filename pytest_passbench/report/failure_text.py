@@ -13,7 +13,7 @@ from pytest_passbench.core import misses
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.ladder import BITWISE, NEVER
-from pytest_passbench.core.record import RAN, Record
+from pytest_passbench.core.record import DISQUALIFIED, RAN, Record
 
 MAX_OUTPUT_CHARS = 4000
 """Characters shown of one captured output: its end, where a traceback stands."""
@@ -36,7 +36,7 @@ OF_SUBGRAPH = re.compile(
 )
 
 #: Phases of subgraphs that failed for what happened on another one: no part of the work, so no place to look at.
-CONSEQUENCES = {"disqualified", "out"}
+CONSEQUENCES = {DISQUALIFIED, "out"}
 
 NEARER = "nearer to float64 than eager"
 """Said of an answer that is further from eager's than t allows, and better."""

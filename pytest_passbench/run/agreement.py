@@ -13,7 +13,7 @@ from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core import seed as seeds
 from pytest_passbench.core.ladder import BITWISE, EXPONENTS, LADDER, tolerances
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.record import Record, Speed
+from pytest_passbench.core.record import DISQUALIFIED, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings, same_in
 from pytest_passbench.core.task import Task
@@ -47,7 +47,9 @@ def difference(record: Record, now: Record) -> str:
     """
     if not now.judged:
         return f"could not be judged now: {now.arm.message}"
-    if now.arm.status != record.arm.status and record.arm.phase != "disqualified":
+    if record.arm.phase == DISQUALIFIED:  # for what the pass did on another subgraph
+        return ""
+    if now.arm.status != record.arm.status:
         return f"{record.arm.status} in the file, {now.arm.status} now"
     if now.correct != record.correct:
         return f"correct at t = {record.tolerance} ({record.criterion}) in only one of the file and now"
@@ -71,12 +73,12 @@ def difference(record: Record, now: Record) -> str:
 
 def joint(pairs: Pairs) -> Iterator[str]:
     """Yield a sentence if the file's speed-ups, or levels, differ from those of now in the mean over all pairs."""
-    speeds = [(then.arm.speed, now.arm.speed) for then, now in pairs]
-    mean = speed_change([(then, now) for then, now in speeds if then is not None and now is not None])
+    speeds = [(then.arm.speed, now.arm.speed) for then, now in pairs if then.arm.speed and now.arm.speed]
+    mean = speed_change(speeds)
     if mean is not None and not (mean.low <= MAX_SHARED and mean.high >= 1 / MAX_SHARED):
         yield (
-            f"over {counted(len(pairs), 'subgraph')}, speed-ups are {mean} times those of the file; all of a session "
-            f"may share {MAX_SHARED:g}"
+            f"over {counted(len(speeds), 'subgraph')}, speed-ups are {mean} times those of the file; all of a "
+            f"session may share {MAX_SHARED:g}"
         )
     gaps = [gap for then, now in pairs for gap in _gaps(then, now)]
     if gaps and (fmean(gaps) > MEAN_LEVELS + SPREAD_LEVELS / math.sqrt(len(gaps)) or _one_sided(gaps)):

@@ -112,9 +112,7 @@ def _complete(run: Run, tasks: Mapping[str, Task]) -> Iterator[str]:
     for name in run.names:
         records: dict[str, dict[str, Record]] = {}
         for record in run.of(name):
-            if record.subgraph in records.setdefault(record.task, {}):
-                yield f"{name}: {record.task}/{record.subgraph} is there twice"
-            records[record.task][record.subgraph] = record
+            records.setdefault(record.task, {})[record.subgraph] = record
         for task in tasks.values():
             yield from _of_task(name, task, records.get(task.id, {}))
 

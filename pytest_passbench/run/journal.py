@@ -8,6 +8,7 @@ lines count. A run goes on from it: nothing is judged twice, and the result is t
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -66,8 +67,11 @@ class Journal:
 
     def _append(self, content: dict[str, Any]) -> None:
         text = json.dumps(plain(content), separators=(",", ":"), allow_nan=False).encode("ascii")
+        # After a fault, the line before may have been cut short.
+        line = b"\n" * bool(self.fault) + hashlib.sha256(text).hexdigest().encode() + b" " + text + b"\n"
         try:
-            self._file.write(hashlib.sha256(text).hexdigest().encode() + b" " + text + b"\n")
+            if self._file.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
             self.fault = ""
         except OSError as error:

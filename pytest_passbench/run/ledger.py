@@ -21,7 +21,7 @@ from pytest_passbench.core.device import gpu_index, is_cuda
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.harness import harness_hash
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.record import RAN, ArmResult, Record
+from pytest_passbench.core.record import DISQUALIFIED, RAN, ArmResult, Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings, same_in
 from pytest_passbench.kernels import toolchain
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.report.report import Report
     from pytest_passbench.run.stored import StoredRun
-
-PHASE = "disqualified"
 
 
 def run_seed(text: str | None) -> bytes:
@@ -298,7 +296,7 @@ def disqualify(records: Sequence[Record]) -> list[Record]:
     """
     caught: dict[tuple[str, str, str], Record] = {}
     for record in records:
-        if record.arm.status == "integrity" and record.arm.phase != PHASE:
+        if record.arm.status == "integrity" and record.arm.phase != DISQUALIFIED:
             for key in _matched(record):
                 caught.setdefault(key, record)
     return [_judged(record, caught) for record in records]
@@ -315,4 +313,4 @@ def _judged(record: Record, caught: dict[tuple[str, str, str], Record]) -> Recor
     where = caught[guilty[0]]
     message = f"pass {guilty[0][2]} broke a rule on {where.task}/{where.subgraph}: {where.arm.message}"
     against = replace(record.against, speed=None) if record.against is not None else None
-    return replace(record, arm=ArmResult("integrity", PHASE, message, output=record.arm.output), against=against)
+    return replace(record, arm=ArmResult("integrity", DISQUALIFIED, message, output=record.arm.output), against=against)

@@ -1,7 +1,7 @@
 """The shared input pages as tensors, seen from a runner.
 
 The judge owns the pages and writes to them. A runner's mapping is private, so no other process sees what a runner
-writes (docs/design.md).
+writes (docs/isolation.md).
 """
 
 from __future__ import annotations

@@ -49,8 +49,6 @@ def facts(built: BuiltGraph) -> dict[str, Any]:
     """Return the report of the passes, for the record, as JSON-ready data."""
     return {
         "passes": [report_data(report) for report in built.reports],
-        "operators": list(built.operators),
-        "rewritten": built.rewritten,
         "working": sorted(built.working),
         "places": [[name, list(nodes)] for name, nodes in built.places],
     }

@@ -14,6 +14,8 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_aggregate
 
+from pytest_passbench.rewrite.normalise import canonical
+
 HALVES = (torch.bfloat16, torch.float16)
 SECONDS = 1.5  # of a search
 SWEEPS = 3
@@ -43,8 +45,8 @@ class RoundingSearch:
 
 
 def _changes_in_place(module: GraphModule) -> bool:
-    names = (getattr(node.target, "__name__", str(node.target)) for node in module.graph.nodes)
-    return any(name.endswith("_") and not name.endswith("__") for name in names)
+    calls = [node for node in module.graph.nodes if node.op in ("call_function", "call_method")]
+    return any(node.kwargs.get("out") is not None or canonical(node).inplace for node in calls)
 
 
 def _search(module: GraphModule, inputs: Sequence[torch.Tensor], answer: Sequence[torch.Tensor]) -> list[int]:

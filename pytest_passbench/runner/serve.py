@@ -6,7 +6,6 @@ The judge stops it except between "go" and "done". Everything between the two is
 from __future__ import annotations
 
 import gc
-import os
 import socket
 import traceback
 from collections.abc import Callable
@@ -153,20 +152,15 @@ def serve(
 ) -> None:
     """Run a block of ``rehearsal`` calls, announce the tables, and run blocks until the judge hangs up.
 
-    Raises OSError if the kernel refuses the filter after the first block.
+    Raises FilterRefused if the kernel does not take the process's filter.
     """
     harden.dumpable()
     if threads != torch.get_num_threads():
         torch.set_num_threads(threads)
-    filtered = filter is not None and filter.install(threads)
+    if filter is not None:
+        filter.install(threads)
     gc.disable()
-    hello = {
-        "status": "ready",
-        "pid": os.getpid(),
-        "filtered": filtered,
-        "pages": block.inputs,
-        **block.tables.addresses(),
-    }
+    hello = {"status": "ready", "pages": block.inputs, **block.tables.addresses()}
     run_at = memory.at_depths(partial(_serve_block, block, spacer))
     with torch.no_grad():
         if rehearsal:

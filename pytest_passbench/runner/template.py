@@ -24,7 +24,7 @@ import torch
 
 from pytest_passbench.core.device import gpu_index, is_cuda
 from pytest_passbench.core.errors import explain
-from pytest_passbench.protocol import Layout, Order, ProtocolError, receive, send
+from pytest_passbench.protocol import Layout, Order, ProtocolError, receive, send, to_the_end
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.pipelines import BuiltGraph
 from pytest_passbench.runner import memory
@@ -268,10 +268,8 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
 
     ``shared`` has the descriptor of the inputs on a device, if they are shared.
     """
-    try:
+    with to_the_end():
         _serve(channel, message, ready, shared)
-    finally:
-        os._exit(0)
 
 
 def _trace(channel: socket.socket, message: dict[str, Any], ready: Ready, shared: Sequence[int]) -> None:
@@ -279,7 +277,7 @@ def _trace(channel: socket.socket, message: dict[str, Any], ready: Ready, shared
 
     ``shared`` has the descriptor of the page that tells the judge of them. The judge waits for the channel's end.
     """
-    try:
+    with to_the_end():
         os.dup2(ready.null, 1)
         page = TracePage(shared[0], loaded())
         harden.keep_descriptors(1, 2, channel.fileno())
@@ -290,8 +288,6 @@ def _trace(channel: socket.socket, message: dict[str, Any], ready: Ready, shared
             ready.filter.install(message["threads"])
         with torch.no_grad():
             call_traced(ready.call, ready.pages.slots[: message["calls"]], plans)
-    finally:
-        os._exit(0)
 
 
 def _serve(channel: socket.socket, message: dict[str, Any], ready: Ready, shared: Sequence[int]) -> None:

@@ -15,9 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pytest_passbench.protocol import READ, ProtocolError, receive, send
+from pytest_passbench.protocol import READ, ProtocolError, receive, send, to_the_end
 from pytest_passbench.runner import memory
-from pytest_passbench.walls import harden
+from pytest_passbench.walls import harden, seccomp
 from pytest_passbench.walls.confine import confine
 
 _children = set[int]()  # templates and readers that were forked here and not reaped yet
@@ -37,12 +37,14 @@ def main() -> None:
     harden.not_dumpable()
     if "paths" in wants:
         confine(wants["paths"]["read"], wants["paths"]["write"], named=wants["device"])
+    if not seccomp.works():
+        sys.exit(seccomp.REFUSED)
     imports = memory.Imports()
-    versions = _import(wants)
+    _import(wants)
     if libraries:
         _load_engine(libraries[0])
     imports.keep()
-    send(channel, {"status": "ready", "pid": os.getpid(), "versions": versions})
+    send(channel, {"status": "ready"})
     while True:
         try:
             message, fds = receive(channel)
@@ -51,20 +53,19 @@ def main() -> None:
         _serve(channel, message, fds)
 
 
-def _import(wants: dict[str, Any]) -> dict[str, str]:
+def _import(wants: dict[str, Any]) -> None:
     import torch
 
     torch.set_num_threads(1)
-    versions = {"torch": torch.__version__, "python": sys.version.split()[0]}
     if wants["pipeline"] == READ:
         from pytest_passbench.reader.main import warm_up
 
-        versions["triton"] = _import_triton()
+        _import_triton()
         warm_up()
     else:
         from pytest_passbench.runner import template  # noqa: F401 - and what a template needs
 
-        versions["triton"] = _import_triton()
+        _import_triton()
         if wants["device"]:
             _import_compilers()
         else:
@@ -73,7 +74,6 @@ def _import(wants: dict[str, Any]) -> dict[str, str]:
         sys.exit(f"{', '.join(opened)} was opened by an import, so no process forked from here could use CUDA")
     gc.collect()
     gc.freeze()  # a template's collections then walk its own objects only
-    return versions
 
 
 def _load_engine(descriptor: int) -> None:
@@ -119,13 +119,9 @@ def opened_devices(descriptors: Path = Path("/proc/self/fd")) -> list[str]:
     return sorted(path for path in targets if path.startswith("/dev/nvidia"))
 
 
-def _import_triton() -> str:
-    try:
-        import triton
-        import triton.language
-    except ImportError:
-        return "none"
-    return str(triton.__version__)
+def _import_triton() -> None:
+    with contextlib.suppress(ImportError):
+        import triton.language  # noqa: F401
 
 
 def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
@@ -159,7 +155,7 @@ def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> N
 
 def _become(message: dict[str, Any], fds: list[int]) -> None:
     """Run the process that is ordered, and end it. In any case the judge sees the socket close."""
-    try:
+    with to_the_end():
         if message["op"] == "reader":
             from pytest_passbench.reader.main import main as reader_main
 
@@ -176,8 +172,6 @@ def _become(message: dict[str, Any], fds: list[int]) -> None:
             from pytest_passbench.runner.template import main as template_main
 
             template_main(message, fds)
-    finally:
-        os._exit(0)
 
 
 def unpack_candidate(archive: int, folder: Path) -> bool:

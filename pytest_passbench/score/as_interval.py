@@ -51,9 +51,10 @@ def terms(tasks: Mapping[str, Sequence[Judged]], settings: ScoreSettings) -> Ter
     """Return the terms of a row's AS; None if a speed that it needs was not measured, or if there are no tasks."""
     if not tasks or any(unmeasured(group, settings) for group in tasks.values()):
         return None
+    full = {task: group or [Judged(NOT_JUDGED)] for task, group in tasks.items()}  # as the board counts it
     return {
         task: {item.name or f"{NOT_JUDGED} {index}": _term(item, settings) for index, item in enumerate(group)}
-        for task, group in tasks.items()
+        for task, group in full.items()
     }
 
 

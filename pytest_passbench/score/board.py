@@ -31,8 +31,8 @@ Tasks = Mapping[str, Sequence[Judged]]
 class ScoreRow:
     """A row of the board. ``correct`` and ``fast1`` are shares in 0 .. 1. None means: not available.
 
-    ``correct_subgraphs`` of ``subgraphs`` are correct at the row's t, and ``unmeasured`` of those have no speed.
-    ``missing`` of all subgraphs are not judged. ``possible`` is the share of the possible of all of them.
+    ``unmeasured`` of the ``subgraphs`` are correct at the row's t and have no speed, and ``missing`` are not judged.
+    ``possible`` is the share of the possible of all of them.
     """
 
     name: str
@@ -41,7 +41,6 @@ class ScoreRow:
     correct: float | None
     fast1: float | None
     subgraphs: int
-    correct_subgraphs: int
     unmeasured: int
     missing: int
     possible: Possible
@@ -53,7 +52,6 @@ def row(name: str, tasks: Tasks, settings: ScoreSettings, t: int = T_STRICT) -> 
     Raises UserError on bad settings.
     """
     subgraphs = [subgraph for group in tasks.values() for subgraph in group]
-    correct = [subgraph for subgraph in subgraphs if subgraph.correct_at(t)]
     return ScoreRow(
         name=name,
         scores=over_tasks([evaluate(group, settings) for group in tasks.values()], settings),
@@ -61,8 +59,7 @@ def row(name: str, tasks: Tasks, settings: ScoreSettings, t: int = T_STRICT) -> 
         correct=correctness(subgraphs, t),
         fast1=fast(subgraphs, 1.0, t),
         subgraphs=len(subgraphs),
-        correct_subgraphs=len(correct),
-        unmeasured=sum(subgraph.speedup is None for subgraph in correct),
+        unmeasured=sum(subgraph.unmeasured_at(t) for subgraph in subgraphs),
         missing=sum(subgraph.status == NOT_JUDGED for subgraph in subgraphs),
         possible=possible(subgraphs, t),
     )

@@ -18,7 +18,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.ladder import T_FROZEN, T_MIN
 from pytest_passbench.core.settings import Interpretation, ScoreSettings
-from pytest_passbench.score.subgraph import LEVELS, TOP, Judged, level
+from pytest_passbench.score.subgraph import LEVELS, TOP, Judged
 
 Curve = dict[int, float | None]
 """A value per t; None if a speed that it needs was not measured."""
@@ -29,10 +29,6 @@ WEIGHTS: dict[int, float] = {
     1: 0.4096, 2: 0.32768, 3: 0.262144, 4: 0.001, 5: 0.0,
 }  # fmt: skip
 """The weight of each t in AS, before the weights are normalised over the t of the interpretation."""
-
-
-MAX_P = MAX_EXPONENT
-"""With speedups within :data:`pytest_passbench.score.subgraph.SPEEDUPS` no slowdown's power underflows."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ def check(settings: ScoreSettings, where: Path | None = None) -> None:
     if not is_failure_value(settings.b):
         raise UserError(f"b = {settings.b} is out of range", where=where, remedy="0 < b <= 1")
     if not is_exponent(settings.p):
-        raise UserError(f"p = {settings.p} is out of range", where=where, remedy=f"0 <= p <= {MAX_P:g}")
+        raise UserError(f"p = {settings.p} is out of range", where=where, remedy=f"0 <= p <= {MAX_EXPONENT:g}")
     if settings.interpretation not in tuple(LEVELS):
         what = f"unknown interpretation {abbreviated(settings.interpretation)}"
         raise UserError(what, where=where, remedy=f"one of: {', '.join(LEVELS)}")
@@ -149,7 +145,7 @@ def worth(subgraph: Judged, t: int, settings: ScoreSettings, guard: bool) -> flo
     if subgraph.correct_at(min(t, T_FROZEN)):
         return _earned(subgraph, t, settings, guard=guard)
     failure = subgraph.failure
-    tolerated = t >= T_FROZEN and failure is not None and t >= level(failure, settings.interpretation)
+    tolerated = t >= T_FROZEN and failure is not None and t >= LEVELS[settings.interpretation][failure]
     return 1.0 if tolerated else settings.b
 
 

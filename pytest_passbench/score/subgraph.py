@@ -99,11 +99,6 @@ class Judged:
         return None if self.correct_at(T_FROZEN) else ACCURACY
 
 
-def level(failure: str, interpretation: Interpretation) -> int:
-    """Return the t from which a failure of this class counts 1; NEVER if it never does."""
-    return LEVELS[interpretation][failure]
-
-
 def from_record(record: Record, arm: str = "candidate", criterion: Criterion = "ladder") -> Judged:
     """Return a record's candidate, or its baseline named ``arm``, as judged under a criterion.
 

@@ -24,10 +24,11 @@ _TCP = 0b11  # bind, connect: since version 4
 _SCOPES = 0b11  # abstract sockets, signals: since version 6
 _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 38, 36
 _CAPABILITY_VERSION_3 = 0x20080522
+_REFUSED = "the kernel refuses rules of Landlock"
 
 
-def confine(readable: Sequence[str], writable: Sequence[str], named: bool = False) -> bool:
-    """Confine this process to these paths from now on. Return False if the kernel has no Landlock.
+def confine(readable: Sequence[str], writable: Sequence[str], named: bool = False) -> None:
+    """Confine this process to these paths from now on, if the kernel has Landlock. Raises OSError.
 
     With ``named`` it may write to existing files of /proc too. What is forked from it has to give that up again
     (:func:`keep_own_names`).
@@ -38,62 +39,55 @@ def confine(readable: Sequence[str], writable: Sequence[str], named: bool = Fals
     enabled = ctypes.c_ulong(1)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, enabled, zero, zero, zero)  # so that the judge finds all orphans
     libc.prctl(_PR_SET_NO_NEW_PRIVS, enabled, zero, zero, zero)
-    rights = _landlock(libc, readable, writable, ("/proc",) if named else ())
+    _landlock(libc, readable, writable, ("/proc",) if named else ())
     header = struct.pack("<Ii", _CAPABILITY_VERSION_3, 0)
     libc.capset(header, bytes(24))  # drops all capabilities
-    return rights
 
 
-def keep_own_names(writable: Sequence[str]) -> bool:
+def keep_own_names(writable: Sequence[str]) -> None:
     """Deny writing to files, except below ``writable`` and in this process's own folder of threads in /proc.
 
     CUDA's driver names its threads there, and fails if it can't. A rule is about the folder of one process, so it can
     only be made in the process itself. Landlock's rulesets add up: a process may do what all of them allow. The
-    descriptor that is left open keeps the kernel from making the folder anew, without the rule. Return False if the
-    kernel has no Landlock.
+    descriptor that is left open keeps the kernel from making the folder anew, without the rule. Nothing is denied if
+    the kernel has no Landlock. Raises OSError.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     version = libc.syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     if version < 1:
-        return False
-    rights = _WRITE_FILE | (_TRUNCATE if version >= 3 else 0)
-    rules = libc.syscall(_CREATE, struct.pack("<Q", rights), ctypes.c_size_t(8), ctypes.c_uint32(0))
-    if rules < 0:
-        return False
-    try:
-        task_folder = f"/proc/{os.getpid()}/task"
-        os.open(task_folder, os.O_PATH | os.O_CLOEXEC)
-        for path in (*writable, task_folder):
-            _allow(libc, rules, path, rights)
-        return int(libc.syscall(_RESTRICT_SELF, ctypes.c_int(rules), ctypes.c_uint32(0))) == 0
-    finally:
-        os.close(rules)
+        return
+    rights, task_folder = _WRITE_FILE | (_TRUNCATE if version >= 3 else 0), f"/proc/{os.getpid()}/task"
+    os.open(task_folder, os.O_PATH | os.O_CLOEXEC)
+    _restrict(libc, struct.pack("<Q", rights), [(path, rights) for path in (*writable, task_folder)])
 
 
-def _landlock(libc: ctypes.CDLL, readable: Sequence[str], writable: Sequence[str], changed: Sequence[str]) -> bool:
-    """Put this process under a Landlock ruleset. Return False if the kernel does not do it.
+def _landlock(libc: ctypes.CDLL, readable: Sequence[str], writable: Sequence[str], changed: Sequence[str]) -> None:
+    """Put this process under a Landlock ruleset, if the kernel has it. Raises OSError.
 
     Below ``changed`` existing files may be written to.
     """
     version = libc.syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     if version < 1:
-        return False
+        return
     newer = (_REFER, 2), (_TRUNCATE, 3), (_DEVICES, 5)
     every = _READ | _WRITE | sum(right for right, since in newer if version >= since)
     ruleset = struct.pack("<QQQ", every, _TCP if version >= 4 else 0, _SCOPES if version >= 6 else 0)
     size = 8 if version < 4 else 16 if version < 6 else 24
-    rules = libc.syscall(_CREATE, ruleset, ctypes.c_size_t(size), ctypes.c_uint32(0))
+    parts = (readable, _READ), (writable, every), (changed, every & (_WRITE_FILE | _TRUNCATE))
+    _restrict(libc, ruleset[:size], [(path, rights) for paths, rights in parts for path in paths])
+
+
+def _restrict(libc: ctypes.CDLL, ruleset: bytes, allowed: Sequence[tuple[str, int]]) -> None:
+    """Put this process under a ruleset, with rights below some paths. Raises OSError if the kernel refuses."""
+    rules = libc.syscall(_CREATE, ruleset, ctypes.c_size_t(len(ruleset)), ctypes.c_uint32(0))
     if rules < 0:
-        return False
+        raise OSError(ctypes.get_errno(), _REFUSED)
     try:
-        for path in readable:
-            _allow(libc, rules, path, _READ)
-        for path in writable:
-            _allow(libc, rules, path, every)
-        for path in changed:
-            _allow(libc, rules, path, every & (_WRITE_FILE | _TRUNCATE))
-        return int(libc.syscall(_RESTRICT_SELF, ctypes.c_int(rules), ctypes.c_uint32(0))) == 0
+        for path, rights in allowed:
+            _allow(libc, rules, path, rights)
+        if libc.syscall(_RESTRICT_SELF, ctypes.c_int(rules), ctypes.c_uint32(0)):
+            raise OSError(ctypes.get_errno(), _REFUSED)
     finally:
         os.close(rules)
 

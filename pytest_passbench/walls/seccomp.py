@@ -36,21 +36,38 @@ _CLONE_APART = 0x7E020000 | 0x00008000
 _PTHREAD = 0x003D0F00
 _PROT_EXEC, _MAP_ANONYMOUS = 4, 0x20
 _AF_UNIX, _SOCK_SEQPACKET, _SOCKET_TYPE = 1, 5, 0xF  # the type's other bits are flags
+REFUSED = "the kernel refuses a filter of system calls (seccomp)"
 _SIGABRT, _SIGKILL, _SIGCHLD, _SIGCONT, _F_SETSIG, _TIOCSCTTY = 6, 9, 17, 18, 10, 0x540E
 
 
-def untrusted(network: bool = True, driver: bool = False) -> bool:
+class FilterRefused(Exception):
+    """The kernel does not take a filter. Nothing untrusted may run without it where system calls are tabulated."""
+
+
+def works() -> bool:
+    """Return False if the kernel refuses a filter that this machine has. A fork tries it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            untrusted()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def untrusted(network: bool = True, driver: bool = False) -> None:
     """Deny tracing, mounts, io_uring, and all ways in which a stopped process could be continued from inside.
 
     Denied too are changes of another process's limits, cores and priority, and whatever outlives its processes.
 
     ``network=False`` denies sockets too, except socket pairs. It is for sandboxes without a network namespace. With
-    ``driver`` Unix sockets of packets in sequence stay, since CUDA's driver binds one. Return False if the machine's
-    system calls are not tabulated, or if the kernel refuses the filter.
+    ``driver`` Unix sockets of packets in sequence stay, since CUDA's driver binds one. Nothing is denied where the
+    machine's system calls are not tabulated, as the run's header says. Raises FilterRefused.
     """
     machine = SYSCALL_TABLES.get(platform.machine())
     if machine is None:
-        return False
+        return
     calls = machine.calls
     lines = answer(ABSENT, [calls["clone3"]])  # its flags cannot be seen; without it libc uses clone
     lines += answer(DENY, [calls[name] for name in machine.denied])
@@ -64,7 +81,7 @@ def untrusted(network: bool = True, driver: bool = False) -> bool:
     lines += unless(calls["ioctl"], 1, [op(JUMP_EQUAL, 0, 1, _TIOCSCTTY)])
     lines += _children(calls["clone"])
     lines += _parents_death(calls["prctl"])
-    return Filter(machine, [*lines, op(RETURN, 0, 0, ALLOW)]).install()
+    Filter(machine, [*lines, op(RETURN, 0, 0, ALLOW)]).install()
 
 
 def measured(driver: bool = False) -> MeasuredFilters | None:
@@ -93,24 +110,22 @@ class MeasuredFilters:
         self._left: Filter | None = None
         self._maps = -1
 
-    def install(self, threads: int) -> bool:
-        """Install the filter of this process for good. Return False if the kernel refuses."""
-        if threads == 1 or self._first is None:
-            return self._plain.install()
-        self._left, self._maps = self._threads, os.open("/proc/self/maps", os.O_RDONLY | os.O_CLOEXEC)
-        return self._first.install()
+    def install(self, threads: int) -> None:
+        """Install the filter of this process for good. Raises FilterRefused."""
+        first = self._plain if threads == 1 else self._first or self._plain
+        if first is not self._plain:
+            self._left, self._maps = self._threads, os.open("/proc/self/maps", os.O_RDONLY | os.O_CLOEXEC)
+        first.install()
 
     def settle(self) -> None:
         """Make code read-only and deny new executable memory, if that was allowed in the first block.
 
-        Raises OSError if the kernel refuses the filter.
+        Raises FilterRefused.
         """
         left, self._left = self._left, None
-        if left is None:
-            return
-        jit_code.seal(self._maps)
-        if not left.install():
-            raise OSError("the kernel refuses the filter of a measured process")
+        if left is not None:
+            jit_code.seal(self._maps)
+            left.install()
 
 
 def _computing(machine: SyscallTable, threads: bool = False, jit: bool = False) -> Filter:
@@ -253,11 +268,12 @@ class Filter:
         place = ctypes.addressof(self._program)
         self._header = ctypes.create_string_buffer(struct.pack("@HxxxxxxP", len(program), place))
 
-    def install(self) -> bool:
-        """Install the filter in this process for good. Return False if the kernel refuses."""
+    def install(self) -> None:
+        """Install the filter in this process for good. Raises FilterRefused."""
         for place in self._pid_places:
             struct.pack_into("<I", self._program, place, os.getpid())
         zero, pointer = ctypes.c_ulong(0), ctypes.c_ulong(ctypes.addressof(self._header))
         mode, flags = ctypes.c_ulong(_SET_MODE_FILTER), ctypes.c_ulong(_ALL_THREADS)
         _libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero)
-        return int(_libc.syscall(ctypes.c_long(self._number), mode, flags, pointer)) == 0
+        if _libc.syscall(ctypes.c_long(self._number), mode, flags, pointer):
+            raise FilterRefused(REFUSED)

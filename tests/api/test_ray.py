@@ -109,8 +109,11 @@ def test_judges_that_never_start_end_the_call(cluster, bench, monkeypatch):
         many.evaluate(bench.folder / "cand")
 
 
-def test_a_cluster_that_is_not_there_is_named(ray):
+def test_a_cluster_that_is_not_there_is_named(ray, monkeypatch):
     ray.shutdown()
     for address in ("127.0.0.1:1", "ray://127.0.0.1:1"):
         with pytest.raises(UserError, match=f"ray, {address}: no Ray cluster answers: .*refused .start one with"):
             pytest_passbench.Evaluator(backend="ray", address=address)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(UserError, match=r"no Ray cluster answers: .*refused"):
+        pytest_passbench.Evaluator(backend="ray")

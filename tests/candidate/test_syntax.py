@@ -44,6 +44,7 @@ DEEP = {
     "names": "a, " * 300_000,
     "long line": "a = 1;" * 1_700_000,
     "one string": "'" + "a" * 10_000_000 + "'",
+    "brackets behind an accent": "e\u0301 = 1\n" + "(" * 100_000,
 }
 
 
@@ -55,6 +56,12 @@ def test_what_nests_too_deeply_or_is_too_long_is_a_fault(tmp_path: Path, text: s
     assert fault is not None
     assert fault.message.startswith("too complex: ")
     assert str(fault).startswith(f"{file}:{fault.line}: ")
+
+
+def test_a_ruler_of_underscores_is_no_number(tmp_path: Path) -> None:
+    file = tmp_path / "p.py"
+    file.write_text(f"# {'_' * 110}\n# {'0' * 100}\n{PASS}")
+    assert read_fault(file, "p") is None
 
 
 def test_a_fault_names_the_line(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_passbench.api import evaluate
 from pytest_passbench.commands.main import main
-from pytest_passbench.core.record import ArmResult, FurtherSize, PassReport, Record, Speed
+from pytest_passbench.core.record import DISQUALIFIED, ArmResult, FurtherSize, PassReport, Record, Speed
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.judge.case import Case
 from pytest_passbench.report.markdown import render
@@ -221,6 +221,18 @@ def test_rerun_agrees_or_says_what_differs(made, capsys, monkeypatch):
     assert "1.500 times as fast in the file, 1.100 now" in capsys.readouterr().out
 
 
+def test_rerun_accuses_no_answer_of_a_pass_that_was_caught_elsewhere(made, capsys, monkeypatch):
+    def caught(run) -> None:
+        run.records[0].arm = ArmResult("integrity", "clock", "cheated")
+        for record in run.records[1:]:
+            record.arm = ArmResult("integrity", DISQUALIFIED, "its passes broke a rule")
+
+    monkeypatch.setattr("pytest_passbench.run.judging.make_judge", Judge)
+    edit(made, caught)
+    assert verify(made, "--rerun=4") == 1
+    assert capsys.readouterr().out.count(" in the file, ") == 1
+
+
 class HangingJudge(Judge):
     """Has a pass that takes too long on the first subgraph of a task, and is out for the rest of it."""
 
@@ -413,7 +425,8 @@ def test_rerun_finds_that_all_speeds_were_raised_together(made, capsys, monkeypa
     monkeypatch.setattr("pytest_passbench.run.judging.make_judge", Judge)
 
     def raised(run) -> None:
-        for item in run.records:
+        run.records[0].arm.speed = None
+        for item in run.records[1:]:
             speed = item.arm.speed
             speed.ratio, speed.low, speed.high = (factor * value for value in (speed.ratio, speed.low, speed.high))
             speed.pairs = [[value + math.log(factor) for value in pair] for pair in speed.pairs]
@@ -421,7 +434,7 @@ def test_rerun_finds_that_all_speeds_were_raised_together(made, capsys, monkeypa
     edit(made, raised)
     assert verify(made) == 0
     assert verify(made, "--rerun=4") == int(refused)
-    assert ("over 4 subgraphs, speed-ups are" in capsys.readouterr().out) == refused
+    assert ("over 3 subgraphs, speed-ups are" in capsys.readouterr().out) == refused
 
 
 def drop(run, *subgraphs: str, measured: bool) -> None:

@@ -162,6 +162,12 @@ def test_what_a_plan_writes_to():
     assert written(plan, [frozenset({1, 2}), frozenset({"q"})]) == {0, 1, 2, 3, 5}
 
 
+@pytest.mark.parametrize("content", [" " * 40 + "00", "0", "0x", "é0"])
+def test_a_table_has_the_bytes_that_it_says(content):
+    with pytest.raises(Rejected, match="hexadecimal"):
+        parse.plan(LaunchPlan((X,), (ConstantTable(content),), (), (), ()).to_data(), (X,))
+
+
 def test_tables_are_small():
     plan = LaunchPlan((X,), (ConstantTable("00" * 600_000),), (), (), ())
     with pytest.raises(Rejected):

@@ -70,10 +70,20 @@ def test_like_regions_of_a_graph_are_one_text():
         lambda data: data.update(values=[{"tensor": [1]}, *data["values"][1:]]),
         lambda data: data.update(values=[{"tensor": ["float32", [-1], [1], 0, 0]}, *data["values"][1:]]),
         lambda data: data.update(values=[{"tensor": ["no dtype", [1], [1], 0, 0]}, *data["values"][1:]]),
+        *(
+            lambda data, form=form: data.update(values=[{"tensor": [*form, 0, 0]}, *data["values"][1:]])
+            for form in (
+                ["float32", [1 << 40, 1 << 40], [1, 1]],
+                ["float32", [2, 3], [1]],
+                ["quint8", [2], [1]],
+                ["uint8", [2], [1 << 40]],
+            )
+        ),
         lambda data: data.update(graph=[]),
         lambda data: data.pop("graph"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.*quint8:UserWarning")
 def test_other_data_is_refused(change):
     data = json.loads(text(chain(), {"x": torch.zeros(2)}))
     change(data)

@@ -63,6 +63,18 @@ def test_every_step_has_words():
     ]
 
 
+def test_buffers_that_operators_make_are_counted():
+    twice = Operator("aten.aminmax", (ARGUMENT,), (), (Operand("buffer", 1, 0, FORM), Operand("buffer", 2, 0, FORM)))
+    assert told(
+        Operator("aten.neg", (ARGUMENT,), (), (Operand("buffer", 0, 0, FORM),)), twice, twice, Allocate(FORM)
+    ) == [
+        "b0 = call aten.neg(a0)",
+        "b1, b2 = call aten.aminmax(a0)",
+        "call aten.aminmax(a0)",
+        "allocate b3: float32 [2, 3]",
+    ]
+
+
 def test_a_long_plan_is_cut_and_a_name_cannot_steer_a_terminal():
     evil = (CppKernel("source", (), False, "scale\x1b[2J\u202e" + "x" * 500),)
     said = told(*[Launch(0, (ARGUMENT,))] * 60, kernels=evil)

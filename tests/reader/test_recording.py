@@ -68,6 +68,32 @@ def test_what_did_nothing_is_not_in_the_plan_and_views_are_operands(lib):
     assert (plan.returns[0].form.shape, plan.returns[0].form.strides) == ((8, 4), (1, 8))
 
 
+@pytest.mark.parametrize(
+    "reshaped",
+    [lambda x: x.t().reshape(-1), lambda x: x.t().flatten(), lambda x: x[:, None].expand(4, 2, 8).reshape(8, 8)],
+)
+def test_a_reshape_that_copies_is_a_copy_and_a_view_of_it(lib, reshaped):
+    def wrapper(x):
+        flat, out = reshaped(x), torch.empty(1)
+        lib.twice(flat, out, 1)
+        return out
+
+    plan = recorded(wrapper, (4, 8))
+    assert [type(step) for step in plan.steps] == [Allocate, Copy, Allocate, Launch]
+    assert plan.steps[3].arguments[0].form == contiguous("float32", tuple(reshaped(torch.empty(4, 8)).shape))
+
+
+def test_a_reshape_without_a_copy_gives_no_memory_that_a_view_does_not(lib):
+    def wrapper(x):
+        out = torch.empty(8)
+        lib.twice(torch.ops.aten._unsafe_view(x, [32])[8:], out, 8)
+        return out
+
+    plan = recorded(wrapper, (4, 8))
+    operand = plan.steps[1].arguments[0]
+    assert (operand.source, operand.offset, operand.form.shape) == ("argument", 32, (24,))
+
+
 def test_copies(lib):
     def wrapper(x):
         dense = x.t().contiguous()

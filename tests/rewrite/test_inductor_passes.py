@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from pytest_passbench import evaluate
+from pytest_passbench.reader.importing import LoadedInductorPass
+from pytest_passbench.reader.main import pass_as_data
+from pytest_passbench.reader.registrations import Registration
+from pytest_passbench.rewrite.errors import PassError
 
 GATE = """
 def forward(in_0):
@@ -91,7 +97,7 @@ def test_a_registered_replacement_is_matched_behind_decompositions(bench: Any) -
     ("old", "new", "message"),
     [
         ("fwd_only, self", "print, self", "register_replacement takes fwd_only as its trace_fn here"),
-        ("self.patterns)\n\n", "self.patterns, extra_check=print)\n\n", "extra_check runs code of its own"),
+        ("self.patterns)\n\n", "self.patterns, extra_check=print)\n\n", "takes no extra_check here: a pass is read"),
         ("\n\nGate()\n", "\n", "importing gate.py registers no replacement"),
         ("def replace", "torch.ops._C.scaled_fp8_quant.default\n        def replace", "scaled_fp8_quant"),
     ],
@@ -100,6 +106,16 @@ def test_what_no_data_can_state_is_refused_by_name(bench: Any, old: str, new: st
     record = judged(bench, PASS.replace(old, new))
     assert record.arm.status == "compile_fail"
     assert message in record.arm.message
+
+
+@pytest.mark.slow
+def test_a_constant_tensor_in_a_search_function_is_a_mistake_of_the_pass(tmp_path: Path) -> None:
+    def search(x: torch.Tensor) -> torch.Tensor:
+        return torch.add(x, torch.tensor(2.0))
+
+    item = LoadedInductorPass("add", (Registration(search, search, (torch.empty(2),)),), tmp_path / "add.py")
+    with pytest.raises(PassError, match="pass add: the search function: "):
+        pass_as_data(item)
 
 
 @pytest.mark.parametrize("trusted", [False, True])

@@ -88,6 +88,27 @@ def test_a_full_disk_is_told_of_and_ends_nothing(tmp_path):
     assert "No space left on device" in one.fault
 
 
+def test_a_line_that_a_full_disk_cut_short_costs_no_other_line(tmp_path, monkeypatch):
+    one = journal.Journal(tmp_path, HEADER)
+    file = one._file
+
+    class NearlyFull:
+        fileno = file.fileno
+
+        def write(self, line: bytes) -> int:
+            return file.write(line[: len(line) // 2])
+
+    monkeypatch.setattr(one, "_file", NearlyFull())
+    one.add(RECORDS[0])
+    assert "No space left on device" in one.fault
+    monkeypatch.setattr(one, "_file", file)
+    one.add(RECORDS[1])
+    one.close()
+    assert not one.fault
+    assert names(tmp_path) == ["s1"]
+    assert journal.read(tmp_path).cut == 1
+
+
 def test_a_folder_without_a_journal_is_refused(tmp_path):
     with pytest.raises(UserError, match="has no journal"):
         journal.read(tmp_path)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import write_text
 from pytest_passbench.core.record import (
     HARNESS_FAIL,
     STATUSES,
@@ -310,6 +311,13 @@ def test_a_shard_that_was_interrupted_and_went_on_is_merged_with_the_others(tmp_
     files = [stored(tmp_path / "1", small("one")), stored(tmp_path / "2", other)]
     assert main(["merge", str(tmp_path / "all"), *map(str, files)]) == 0
     assert results_file.read(tmp_path / "all").tasks == ["one", "two"]
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path):
+    (tmp_path / "results.json").mkdir()
+    with pytest.raises(UserError, match="cannot be written"):
+        write_text(tmp_path / "results.json", "{}")
+    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
 
 
 def test_merging_twice_keeps_every_part(tmp_path):

@@ -53,6 +53,11 @@ def test_the_score_is_the_boards_and_lies_in_its_interval(groups, p):
     assert found.low <= found.ratio <= found.high
 
 
+def test_a_task_without_a_subgraph_counts_as_in_the_board():
+    tasks = {"a": [judged("x", 2.0)], "b": []}
+    assert as_interval.score(terms(tasks), 0.0).ratio == pytest.approx(board.row("", tasks, SETTINGS).scores.as_)
+
+
 def test_errors_of_subgraphs_average_out_and_shared_ones_do_not():
     many = {"t": [judged(str(index), 2.0, 0.1) for index in range(100)]}
     assert math.log(as_interval.score(terms(many), 0.0).high / 2.0) == pytest.approx(math.log(1.1) / 10)

@@ -10,7 +10,7 @@ from math import log10
 from pytest_passbench.core.ladder import T_FROZEN
 from pytest_passbench.core.settings import ScoreSettings
 from pytest_passbench.score.es import geomean, power10, speed_at, unmeasured
-from pytest_passbench.score.subgraph import Judged, level
+from pytest_passbench.score.subgraph import LEVELS, Judged
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,6 @@ def gamma(subgraphs: Sequence[Judged], t: int, settings: ScoreSettings) -> float
     if t < T_FROZEN or not classes:
         return settings.b
     pending = sum(
-        count for failure, count in classes.items() if failure and t < level(failure, settings.interpretation)
+        count for failure, count in classes.items() if failure and t < LEVELS[settings.interpretation][failure]
     )
     return float(settings.b ** (pending / classes.total()))

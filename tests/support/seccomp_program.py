@@ -1,6 +1,7 @@
 """A process that puts itself under a filter and tries system calls: ``python seccomp_program.py measured THREADS``,
 ``untrusted`` or ``none``. Prints what came of each, as JSON: "done" or the error's name. With several threads there
-are two lines: before and after the first block.
+are two lines: before and after the first block. With ``refused`` it starts a zygote where no filter can be installed,
+with ``rules`` it is confined where Landlock's rules are refused.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import threading
 from collections.abc import Callable
 
 from pytest_passbench.walls import seccomp
+from pytest_passbench.walls.confine import confine
 from pytest_passbench.walls.syscalls import SYSCALL_TABLES
 
 CALLS = SYSCALL_TABLES[platform.machine()].calls
 OPENAT = {"x86_64": 257, "aarch64": 56}[platform.machine()]
 MEMFD = {"x86_64": 319, "aarch64": 279}[platform.machine()]
+RESTRICT_SELF = 446  # of Landlock
 AT_FDCWD, CLONE_PARENT, CLONE_NEWUSER = -100, 0x8000, 0x10000000
 READ, WRITE, EXECUTE, PRIVATE, ANONYMOUS = 1, 2, 4, 2, 0x20
 libc = ctypes.CDLL(None, use_errno=True)
@@ -189,16 +192,40 @@ def outcome(attempt: Callable[[], object]) -> str:
     return "done"
 
 
+def refuse(number: int) -> None:
+    """Have the kernel refuse a system call from now on."""
+    lines = [*seccomp.answer(seccomp.DENY, [number]), seccomp.op(seccomp.RETURN, 0, 0, seccomp.ALLOW)]
+    seccomp.Filter(SYSCALL_TABLES[platform.machine()], lines).install()
+
+
+def start_zygote() -> None:
+    from pytest_passbench.protocol import READ, send
+    from pytest_passbench.runner import zygote
+
+    judge, inside = socket.socketpair()
+    send(judge, {"pipeline": READ, "device": False})
+    judge.close()
+    sys.argv[1:] = [str(inside.fileno())]
+    zygote.harden.same_layout = lambda: None  # or it would start this program anew
+    zygote.main()
+
+
 def main() -> None:
+    if sys.argv[1] == "refused":
+        refuse(CALLS["seccomp"])
+        start_zygote()
+    if sys.argv[1] == "rules":
+        refuse(RESTRICT_SELF)
+        confine(["/usr"], [])
     if sys.argv[1] == "none":
         attempts = {name: in_child(attempt) for name, attempt in {**CONTINUED, **LEFT, **ASKED}.items()}
     elif sys.argv[1] == "untrusted":
-        assert seccomp.untrusted()
+        seccomp.untrusted()
         attempts = {**BUILDS, **ASKED, **CONTINUED, **LEFT}
     else:
         made, threads = seccomp.measured(), int(sys.argv[2])
         assert made is not None
-        assert made.install(threads)
+        made.install(threads)
         attempts = {**HONEST, **STARTED, **CONTINUED, **LEFT, "thread": in_thread}
         if threads > 1:
             code = call("mmap", 0, 4096, READ | WRITE | EXECUTE, PRIVATE | ANONYMOUS, -1, 0)

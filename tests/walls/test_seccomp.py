@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.walls.syscalls import SYSCALL_TABLES
 from support.paths import TESTS
 
@@ -65,6 +66,19 @@ def test_one_of_several_threads_may_start_them_and_make_code_in_its_first_block(
 
 def test_a_measured_process_that_aborts_says_so():
     assert run("measured", "1", "abort").returncode == -signal.SIGABRT
+
+
+def test_no_sandbox_starts_where_the_kernel_refuses_the_filters():
+    ran = run("refused")
+    assert ran.returncode == 1
+    assert ran.stderr == "the kernel refuses a filter of system calls (seccomp)\n"
+
+
+@pytest.mark.skipif("no Landlock" in sandbox.weak_protection(), reason="no Landlock")
+def test_rules_of_landlock_that_the_kernel_refuses_end_a_process():
+    ran = run("rules")
+    assert ran.returncode == 1
+    assert ran.stderr.endswith("the kernel refuses rules of Landlock\n")
 
 
 def test_both_machines_have_numbers_for_all_that_the_filters_name():

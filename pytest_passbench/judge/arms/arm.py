@@ -78,7 +78,6 @@ class Arm:
 
     def __init__(self, settings: ArmSettings) -> None:
         self.settings = settings
-        self.versions: dict[str, str] = {}
         self.zygote = 0
         #: The loss of the zygote, if something outside of the sandbox killed or stopped it.
         self.loss: ProcessLost | None = None
@@ -157,7 +156,7 @@ class Arm:
         self._channel.settimeout(START_TIMEOUT_SECONDS)
         try:
             self.zygote = peer(self._channel)
-            hello = hear(self._channel, replies.ZYGOTE, "start")
+            hear(self._channel, replies.ZYGOTE, "start")
             if not self.alive:  # it left bubblewrap's group before it was told to die with it
                 processes.kill(self.zygote)
                 raise ProtocolError("bubblewrap was killed while it started")
@@ -168,7 +167,6 @@ class Arm:
                 f"the sandbox of the arm {self.settings.name!r} did not start: {message}",
                 remedy="`passbench doctor` says what this machine lacks",
             ) from error
-        self.versions = hello["versions"]
 
     def show(self, files: IO[bytes]) -> str | None:
         """Put a candidate's files, packed, in the place of those of the candidate before. Return their folder inside.

@@ -27,13 +27,7 @@ _LONG = Text(1 << 18)  # explanations: a long one is shortened when it is stored
 _OPERATORS = Items(_NAME, most=1 << 16)
 
 #: A zygote's first message.
-ZYGOTE = Fields(
-    {
-        "status": Word("ready"),
-        "pid": _PID,
-        "versions": Fields({"torch": _NAME, "python": _NAME, "triton": _NAME}),
-    }
-)
+ZYGOTE = Fields({"status": Word("ready")})
 
 #: A process was forked.
 FORKED = Fields({"forked": _PID})
@@ -63,8 +57,6 @@ _PASS = Fields(
 _READY = Fields(
     {
         "passes": Items(_PASS, most=1 << 12),
-        "operators": _OPERATORS,
-        "rewritten": Flag(),
         "working": Items(_LONG, most=1 << 12),
         "places": Items(Row(_LONG, _OPERATORS), most=1 << 12),
         "missed": Flag(),
@@ -105,8 +97,6 @@ MATCHED = Kinds(
 )
 
 _TABLES = {
-    "pid": _PID,
-    "filtered": Flag(),
     "pages": ADDRESS,
     "entries": ADDRESS,
     "forms": ADDRESS,

@@ -108,13 +108,6 @@ class DeviceMemory:
         )
         self._check(copied, "write to memory")
 
-    def read(self, target: int, size: int) -> None:
-        """Copy the first ``size`` bytes to the host's address ``target``. Raises DriverError."""
-        copied = self._library.cuMemcpyDtoH_v2(
-            ctypes.c_void_p(target), ctypes.c_ulonglong(self.address), ctypes.c_size_t(size)
-        )
-        self._check(copied, "read memory")
-
     def tensor(self, device: torch.device) -> torch.Tensor:
         """Return the memory as a flat tensor of bytes, without a copy."""
         if device.type == "cpu":  # in a rehearsal

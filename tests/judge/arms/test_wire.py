@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import socket
 from typing import Any
@@ -27,24 +28,23 @@ from pytest_passbench.core.schema import (
 from pytest_passbench.judge.arms import replies
 from pytest_passbench.judge.arms.failures import ArmFailure, ending
 from pytest_passbench.judge.arms.wire import hear, socket_pair
-from pytest_passbench.protocol import LENGTH, ProtocolError, receive, send
+from pytest_passbench.protocol import LENGTH, ProtocolError, receive, send, to_the_end
 
 PASS = {
     "name": "p", "matches": 1, "operators": ["aten::add"], "miss": "", "computed": [], "nearness": 0.5,
     "kind": "pattern", "left": [],
 }  # fmt: skip
 READY = {
-    "status": "ready", "passes": [PASS], "operators": ["aten::add"], "rewritten": True, "missed": False,
+    "status": "ready", "passes": [PASS], "missed": False,
     "working": ["p"], "places": [["p", ["tmp_0"]]], "mutated": [0], "outputs": 1, "interpreted": False,
 }  # fmt: skip
 RUNNER = {
-    "status": "ready", "pid": 7, "filtered": True,
-    "pages": 1 << 47, "entries": 1 << 40, "forms": 1, "text": 2, "width": 1,
+    "status": "ready", "pages": 1 << 47, "entries": 1 << 40, "forms": 1, "text": 2, "width": 1,
 }  # fmt: skip
 STEPS = Kinds("op", {"fill": Fields({"value": Whole(-9, 9)}), "free": Fields({})})
 PLAN = Fields({"steps": Items(STEPS, most=9, least=1), "names": Items(Row(Text(9), Flag()), most=9)})
 MESSAGES = [
-    (replies.ZYGOTE, {"status": "ready", "pid": 9, "versions": {"torch": "2", "python": "3", "triton": "none"}}),
+    (replies.ZYGOTE, {"status": "ready"}),
     (replies.FORKED, {"forked": 12}),
     (replies.ENDED, {"ended": [[12, 9], [13, 0]]}),
     (replies.BUILT, READY),
@@ -147,6 +147,20 @@ def test_any_bytes_are_refused_or_have_the_form(schema, message, seed, flips):
 def test_noise_is_refused(data):
     with pytest.raises(Rejected):
         read(replies.RUNNER, data)
+
+
+@pytest.mark.parametrize(
+    ("error", "printed"),
+    [(ValueError("a"), "ValueError: a"), (ProtocolError("gone"), ""), (BrokenPipeError(), ""), (SystemExit(), "")],
+)
+def test_a_process_says_what_ended_it_unless_the_judge_hung_up(capfd, error, printed):
+    child = os.fork()
+    if child == 0:
+        with to_the_end():
+            raise error
+    assert os.waitpid(child, 0)[1] == 0
+    text = capfd.readouterr().err
+    assert text.strip().endswith(printed) if printed else not text
 
 
 BOMBS = {

@@ -6,13 +6,16 @@ The compiler runs for real, for compute capability 9.0: Triton brings the assemb
 from __future__ import annotations
 
 import json
+import os
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_passbench.candidate.triton import KernelReference, KernelText, kernel_text
+from pytest_passbench.compiling import main as compiling
 from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.failures import ArmFailure
@@ -225,6 +228,15 @@ def test_compiling_without_end_is_stopped_and_costs_no_other(folder: Path, monke
     assert "longer than 2 s" in str(late)
     machine(right)
     assert builder.machines(kernel, wanted[:1], HOPPER)[0] is late  # not tried twice
+
+
+def test_a_compilation_that_has_hardly_begun_is_stopped_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "setpgid", lambda *_numbers: time.sleep(60))
+    began = time.monotonic()
+    assert compiling._in_fork(None, {}, HOPPER, tmp_path, 0.01) == ({"status": "late"}, b"")
+    assert time.monotonic() - began < 10
 
 
 def test_configurations_that_nobody_has_time_for_are_a_limit_too(

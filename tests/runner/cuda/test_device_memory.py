@@ -46,9 +46,6 @@ def test_another_process_reads_what_was_written_and_cannot_write(library: ctypes
     assert in_child(lambda: seen.zero_()) == -signal.SIGSEGV
     assert in_child(lambda: ours.tensor(torch.device("cpu")).zero_()) == 7
     assert seen.eq(0).all()
-    back = torch.ones(SIZE, dtype=torch.uint8)
-    ours.read(back.data_ptr(), SIZE)
-    assert back.eq(0).all()
     files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     ours.close()
     theirs.close()
