@@ -12,7 +12,11 @@ import torch
 
 PIECE_SIZE = 1 << 15  # elements compared at a time
 FIRST_SIZE = 1 << 8  # elements of the first piece, which shows nearly every wrong answer
-WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+#: Dtypes to compute in, for those in which torch does not compute everything, or not well.
+WIDER = {
+    **dict.fromkeys((torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2), torch.float32),
+    torch.complex32: torch.complex64,
+}
 
 MIN_ELEMENTS = 1024  # of an input. A smaller one takes hardly any time to read
 MAX_INPUTS = 4  # the largest ones are tried
@@ -67,7 +71,7 @@ def mostly_nan(value: torch.Tensor) -> float | None:
     """Return the share of NaN among a tensor's elements if it is above :data:`MAX_NAN_SHARE`, else None."""
     if not value.numel() or not (value.is_floating_point() or value.is_complex()):
         return None
-    if math.isfinite(abs(value.sum().item())):
+    if math.isfinite(abs(value.sum(dtype=WIDER.get(value.dtype)).item())):
         return None
     share = float(value.isnan().float().mean())
     return share if share > MAX_NAN_SHARE else None

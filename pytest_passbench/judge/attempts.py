@@ -104,7 +104,7 @@ class Attempts:
         A fault is the harness's only if it also comes with eager in the candidate's place. A candidate that could
         bring it about must gain nothing by it, so one that comes with the candidate alone is the candidate's crash.
         The loss of a process of the judge's own, which no candidate can bring about, needs no such witness.
-        Each attempt has new processes.
+        An attempt after a fault has new sandboxes; after a loss, only the lost one is new.
         """
         fault_text = self._witness(case) if self._broken else ""
         self._broken = bool(fault_text)

@@ -25,7 +25,7 @@ from pytest_passbench.judge.inputs import default as default_generator
 from pytest_passbench.judge.measure.allowance import REMEASURED, REMEASURED_TO_REFERENCE, Allowance, Budget
 from pytest_passbench.judge.measure.noise import Noise
 from pytest_passbench.judge.reading.planning import OUT, Planner
-from pytest_passbench.judge.reading.reader import READING
+from pytest_passbench.judge.reading.reader import is_without_answer
 from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.judge.results import Baselines, keep_earlier, put
 from pytest_passbench.judge.trial import Trial
@@ -157,7 +157,7 @@ class CaseJudge:
         if record.arm.status == "integrity":
             culprits = set(trial.writer.culprits) or layers.culprits(record)
             equipment.readings.caught(case.candidate, case.passes, culprits)
-        if _is_without_answer(record.arm):
+        if is_without_answer(record.arm):
             equipment.readings.forget()
         return trial
 
@@ -230,7 +230,7 @@ class CaseJudge:
             against.speed = None
         if against.arm.status == RAN and against.arm.speed is None and not against.arm.speed_note:
             against.arm.speed_note = UNNEEDED
-        if _is_without_answer(against.arm):
+        if is_without_answer(against.arm):
             reference.readings.forget()
 
     def _stopping(self, pairs: int) -> Stopping:
@@ -261,8 +261,3 @@ def _read(
 
 def _place(case: Case) -> tuple[str, Path, str]:
     return case.candidate.content_hash, case.passes.path, case.task.id
-
-
-def _is_without_answer(arm: ArmResult) -> bool:
-    """Return True if a reader gave no answer. It is replaced then."""
-    return arm.status in ("crash", "timeout", "integrity") and arm.phase in READING

@@ -72,7 +72,7 @@ def explained(failure: ArmFailure, template: Template, calls: int) -> ArmFailure
 
     ``calls`` are the calls on whose inputs it may come.
     """
-    plans = [(name, plan) for name, plan in template.planned if _launches(plan)]
+    plans = _with_launches(template)
     if failure.status != "crash" or is_fault(failure) or template.arm.settings.on_device or not plans:
         return failure
     page = template.trace(calls)
@@ -93,8 +93,7 @@ class SanitizedLines:
 
     def of(self, template: Template, folder: Path) -> str:
         """Return the first report on the plans of a template, with its place in ``folder``; "" if there is none."""
-        plans = [(name, plan) for name, plan in template.planned if _launches(plan)]
-        for name, plan in plans[:MAX_SANITIZED]:
+        for name, plan in _with_launches(template)[:MAX_SANITIZED]:
             key = f"{folder} {name} {plan['kernels']}"
             if key not in self._texts:
                 self._texts[key] = _first_report(plan, template.arm.settings.walls, folder, name)
@@ -136,6 +135,11 @@ def crash_site(page: bytes, planned: Sequence[tuple[str, Mapping[str, Any]]]) ->
         tuple(_arguments(plan, kernel, arguments)),
         _cause(head, rows),
     )
+
+
+def _with_launches(template: Template) -> list[tuple[str, dict[str, Any]]]:
+    """Return the plans of a template that launch C++ kernels, with the names of their passes."""
+    return [(name, plan) for name, plan in template.planned if _launches(plan)]
 
 
 def _launches(plan: Mapping[str, Any]) -> list[tuple[int, Any]]:

@@ -21,7 +21,7 @@ from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.measure.allowance import QUICK
 from pytest_passbench.judge.measure.noise import Noise
-from pytest_passbench.judge.reading.reader import READING
+from pytest_passbench.judge.reading.reader import is_without_answer
 from pytest_passbench.judge.trial import Trial
 from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.limits import check_memory
@@ -83,7 +83,7 @@ class FurtherSizes:
         record, trial = self._attempts.judge(case, partial(self._attempt, case, name, stopping))
         if trial is not None and not trial.eager_ran:
             return FurtherSize(batch, size, replace(record.arm, status=EAGER_FAIL, speed=None))
-        if record.arm.status in ("crash", "timeout", "integrity") and record.arm.phase in READING:
+        if is_without_answer(record.arm):
             self._equipment.readings.forget()
         result = FurtherSize(batch, size, record.arm, record.dtypes, record.null_from, record.null_accurate)
         if not result.is_correct(self._settings.criterion, self._settings.tolerance):

@@ -169,12 +169,11 @@ class CandidateMatches:
         self._changed = True
 
     def save(self) -> None:
-        """Write to the store if anything was added. Without room on the disk nothing is kept."""
+        """Write to the store if anything was added."""
         if not self._changed:
             return
         stored = {key: (entry.graphs, list(map(astuple, entry.matches))) for key, entry in self._tasks.items()}
-        with contextlib.suppress(OSError):
-            self._store.put(self._key, json.dumps(stored).encode())
+        self._store.put(self._key, json.dumps(stored).encode())
         self._changed = False
 
 

@@ -6,7 +6,6 @@ There are two: the generator of inputs, which the judge loads, and the engine, w
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
 import subprocess
@@ -53,17 +52,9 @@ def _compiler() -> str:
 
 def _key(compiler: str, sources: Path) -> str:
     """Return a hash of everything that the compiler's output depends on: sources, flags, compiler, CPU."""
-    state = Path(compiler).stat()
     files = sorted(path for path in sources.iterdir() if path.suffix in (".h", ".cpp"))
     parts = [part for path in files for part in (path.name, path.read_text())]
-    lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
-    properties = ("model name", "flags", "Features", "CPU part")  # -march=native depends on these
-    features = "\n".join(line for line in lines if line.split("\t")[0].rstrip() in properties)
-    parts += [*FLAGS, compiler, str(state.st_size), str(state.st_mtime_ns), features]
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part.encode()).to_bytes(8, "little") + part.encode())
-    return digest.hexdigest()[:40]
+    return toolchain.key("\0".join(parts), FLAGS, compiler)
 
 
 def _private_folder() -> Path | None:

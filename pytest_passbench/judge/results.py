@@ -212,6 +212,7 @@ def keep_earlier(record: Record, earlier: Record) -> None:
         arm.worst = arm.worst or before.worst
         arm.rounding = arm.rounding or before.rounding
         arm.output = arm.output or before.output  # what passes print is printed when they are read, once
+    record.left_out = list(earlier.left_out)
     record.null_from = max(record.null_from, earlier.null_from)
     record.null_accurate = record.null_accurate and earlier.null_accurate
     for phase, seconds in earlier.durations.items():

@@ -195,16 +195,17 @@ class _Looker:
 
     def sanitize(self, walls: sandbox.Walls) -> None:
         """Run the C++ kernels of the first plans with sanitizers, and add what they report. A line counts once."""
-        plans = {repr(match.plan): match for match in reversed(self._survey.plans)}
+        with_kernels = (match for match in self._survey.plans if any("cpp" in item for item in match.plan["kernels"]))
+        plans = {repr(match.plan): match for match in reversed(list(with_kernels))}
         self._survey.sanitized = self._survey.sanitized or 0
         for match in list(plans.values())[::-1][:MAX_SANITIZED]:
-            self._survey.sanitized += 1
             try:
                 for run in sanitized(match.plan, walls):
                     for error in located(CompileFailed("", run.source, run.errors), self._passes.path, match.name):
                         file = named(error.file or f"{match.name}.py", self._folder)
                         text = "\n".join([error.generated + error.text, error.excerpt])
                         self._add(Finding("kernel", "sanitize", "error", text, file, error.line))
+                self._survey.sanitized += 1
             except CompileFailed as failure:
                 self._add(Finding("kernel", "sanitize", "error", failure.message, named("", self._folder)))
 

@@ -145,6 +145,9 @@ class Trial:
                 if standing.wrong:
                     self._templates.drop_wrong(arm)
             if self.stopping is not None:
+                if CANDIDATE in templates and templates[CANDIDATE].interpreted:
+                    with bench.phases("audit"):
+                        self.auditor.untimed(clock.runners, checker)  # its runner ends before others are timed
                 self._measure(clock, checker, per_call, self.stopping)
             if CANDIDATE in templates and self.stopping is not None:
                 with bench.phases("audit"):

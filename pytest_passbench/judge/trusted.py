@@ -1,7 +1,7 @@
 """The session of ``--passbench-trusted``: the user's own candidate in this process, for a debugger, without a score.
 
-There is no sandbox, no clock, and no secret input. Exceptions of the candidate pass through, so that ``--pdb`` stops
-at them.
+There is no sandbox, no clock, and no secret input. Inputs that a graph changes in place are not compared. Exceptions
+of the candidate pass through, so that ``--pdb`` stops at them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NOTE = "trusted: nothing is scored"
 
 
 class TrustedSession:
-    """A session with the methods of :class:`~pytest_passbench.judge.session.Session`, and none of its guarantees."""
+    """A session with the methods of :class:`~pytest_passbench.run.judging.Judge`, and no guarantees."""
 
     def __init__(self, settings: Settings, seed: bytes) -> None:
         self.settings, self._seed = settings, seed

@@ -28,15 +28,11 @@ class Block:
 
 
 class Clock(Protocol):
-    """A way of timing the arms. Ratios are made of times of clocks of the same ``name`` only.
+    """A way of timing the arms.
 
     A clock holds at most one process per arm. It holds the machine-wide lock of its core or device. If a runner
     fails, :meth:`block` raises the judge's own error; no time is invented.
     """
-
-    @property
-    def name(self) -> str:
-        """The clock's name: "cpu-wall", "cuda-wall" or "cuda-device"."""
 
     @property
     def resolution(self) -> float:

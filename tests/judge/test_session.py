@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from pytest_passbench.candidate.layout import Candidate
+from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
+from pytest_passbench.judge.results import keep_earlier
 from pytest_passbench.judge.session import Session
 from pytest_passbench.judge.trial import Trial
 from pytest_passbench.suite import find
@@ -110,3 +112,9 @@ def test_the_candidate_is_timed_against_eager_whichever_sandbox_started_first(tw
         for record in session.judge(ref.load(), candidate):
             assert (record.correct, record.baselines) == (True, {})
             assert record.arm.speed is not None
+
+
+def test_what_the_first_measurement_left_out_stays_left_out():
+    first, later = (Record("t", "s0", "c", left_out=left_out) for left_out in (["s1", "s2"], []))
+    keep_earlier(later, first)
+    assert later.left_out == ["s1", "s2"]

@@ -7,14 +7,14 @@ import pytest
 import pytest_passbench
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import LINES, printable
-from pytest_passbench.core.record import ArmResult, Finding, PassReport, Record, Speed
+from pytest_passbench.core.record import DISQUALIFIED, ArmResult, Finding, PassReport, Record, Speed
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.reading.planning import OUT
 from pytest_passbench.plugin.benchmark import other_times
 from pytest_passbench.plugin.failures import OF_WRAPPERS, TaskFailedError
 from pytest_passbench.plugin.live import RunProgress, outcome, spell
 from pytest_passbench.report.failure_text import describe
-from pytest_passbench.run.ledger import PHASE, Ledger, fresh_folder, run_seed
+from pytest_passbench.run.ledger import Ledger, fresh_folder, run_seed
 from support.docs_pages import anchors
 from support.made_records import record_of, right
 from support.paths import ROOT
@@ -280,7 +280,7 @@ def test_rounds_are_rebuilt_from_their_ratios():
 def test_a_broken_rule_comes_before_what_it_did_to_other_subgraphs():
     finding = Finding("plan", "torch-op", "violation", "computes with torch (aten.gelu.default)", "p.py", 3)
     message = "p.py:3: computes with torch (aten.gelu.default) [plan: torch-op]"
-    after = ArmResult("integrity", PHASE, "its passes broke a rule on another subgraph of the run")
+    after = ArmResult("integrity", DISQUALIFIED, "its passes broke a rule on another subgraph of the run")
     records = [
         Record("t", "s0", "c", arm=ArmResult("integrity", "plan", message), findings=[finding]),
         *(Record("t", f"s{number}", "c", arm=after) for number in (1, 2)),

@@ -94,9 +94,10 @@ FAULTS = (HarnessFault, SandboxFailed, OSError, MemoryError, Gone)
 
 
 def is_fault(error: BaseException) -> bool:
-    """Return True if an error, or one that caused it, comes of the machine: a lack of memory, of files or of room.
+    """Return True if an error, or one that caused it, comes of the machine.
 
-    Files of /proc are missing when a process has ended, which is its arm's failure. So is a connection that is lost.
+    That is a lack of memory, of files or of room, or an OSError that names a file outside /proc. Files of /proc
+    are missing when a process has ended, which is its arm's failure. So is a connection that is lost.
     """
     return any(map(_is_of_the_machine, _causes(error)))
 

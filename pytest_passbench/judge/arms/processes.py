@@ -14,7 +14,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -197,6 +197,15 @@ def cpu_seconds(clock: int) -> float:
         return time.clock_gettime(clock)
     except OSError as error:
         raise Gone("process ended") from error
+
+
+def used_seconds(pids: Iterable[int]) -> float:
+    """Return the CPU seconds of all these processes together. One that has ended is left out."""
+    total = 0.0
+    for pid in pids:
+        with contextlib.suppress(Gone):
+            total += cpu_seconds(cpu_clock(pid))
+    return total
 
 
 def threads(pid: int) -> list[int]:

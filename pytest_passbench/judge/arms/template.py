@@ -175,7 +175,7 @@ class Template:
 
     def _how_it_ended(self) -> str:
         time.sleep(0.01)
-        subject = "the process that builds the candidate's program"
+        subject = "the process that builds the program"
         if processes.alive(self.pid):
             return f"{subject} does not stop"
         return ending(self.arm.reap(), subject)

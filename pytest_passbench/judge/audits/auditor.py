@@ -20,7 +20,7 @@ from pytest_passbench.judge.audits.layers import note, pairs_of_blocks, violatio
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.verify.checker import Checker
-from pytest_passbench.judge.verify.memory import FRESH, owners
+from pytest_passbench.judge.verify.memory import owners
 from pytest_passbench.judge.verify.outputs import read_call
 from pytest_passbench.timing.measurement import Arms
 
@@ -70,6 +70,11 @@ class Auditor:
         if self._on and self._place is not None and self._place.comes_after(before):
             self._beyond(runners, checker, calls)
 
+    def untimed(self, runners: Mapping[str, Runner], checker: Checker) -> None:
+        """Make the calls beyond the recorded range for a candidate that is not timed. Raises ArmFailed."""
+        if self._on:
+            self._beyond(runners, checker, 1)
+
     def verified(self, checker: Checker) -> None:
         """Look for answers that were right in some verified calls of the candidate and far off in others."""
         standing = checker.standings.get(CANDIDATE)
@@ -102,15 +107,14 @@ class Auditor:
                 extra = self._extra(template, clock, checker)
                 self.findings += ClockFloor(clock, template, self._bench, extra, measured).findings()
                 self._plausibility(clock, checker, measured)
-        self._beyond(clock.runners, checker, clock.calls if measured is not None else 1)
+        self._beyond(clock.runners, checker, clock.calls)
         clock.leave_only(EAGER)
         self._blocks(template, clock, checker, per_call)
 
     def _plausibility(self, clock: CpuClock, checker: Checker, measured: Arms) -> None:
         with blaming(EAGER):
             outputs = read_call(clock.runners[EAGER], 0)
-            owned = owners(clock.runners[EAGER], self._bench.layout, outputs, 0)
-        size = written(outputs, owned, FRESH)
+            size = written(outputs, owners(clock.runners[EAGER], self._bench.layout, outputs, 0))
         seconds = measured.per_call(CANDIDATE)
         rate = clock.fill_rate()
         if rate is None:

@@ -71,7 +71,8 @@ class ClockFloor:
         findings, failures = list[Finding](), list[ArmFailed]()
         for number in range(TRIES):
             if number:
-                time.sleep(PAUSE)
+                with self._bench.deadline.paused():
+                    time.sleep(PAUSE)
             try:
                 suspected = self._floor() or self._with_kernels()
             except ArmFailed as failure:

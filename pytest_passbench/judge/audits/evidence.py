@@ -15,7 +15,7 @@ import ctypes
 import functools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import median
 
 from pytest_passbench.core.plurals import counted
@@ -150,14 +150,14 @@ def bandwidth(written: int, seconds: float, rate: float) -> list[Finding]:
     return [violation("plausibility", "bandwidth", message)]
 
 
-def written(outputs: Sequence[Output], owners: Sequence[int], fresh: int) -> int:
-    """Return the bytes of the outputs in memory of their own (``owners`` says ``fresh``).
+def written(outputs: Sequence[Output], owners: Sequence[Collection[int]]) -> int:
+    """Return the bytes of the outputs in memory of their own, which has no ``owners``.
 
     An element of an expanded dimension counts once.
     """
     total = 0
-    for output, owner in zip(outputs, owners, strict=True):
-        if owner == fresh and output.value is not None:
+    for output, of_others in zip(outputs, owners, strict=True):
+        if not of_others and output.value is not None:
             form = output.form
             elements = math.prod(size for size, stride in zip(form.shape, form.strides, strict=True) if stride)
             total += elements * output.value.element_size()

@@ -114,7 +114,7 @@ class Builder:
         except CompileError as error:
             raise CompileFailed(str(error)) from error
         if key in self._failed:
-            raise self._failed[key]
+            raise self._failed[key].with_traceback(None)
         if key not in self._built:
             try:
                 self._built[key] = self._build(key, source, options, patience)

@@ -23,6 +23,8 @@ MAX_ERRORS = 3  # of a kernel, that are shown
 _PLACE = re.compile(r"(?P<file>[^\s:][^:]*):(?P<line>\d+):(?P<column>\d+): +(?P<said>.*)")
 _ERROR = re.compile(r"(?:fatal )?error: (?P<message>.*)")
 _LINKER = re.compile(r"undefined reference to .*|multiple definition of [^;]*")
+#: The last words of a compiler's driver, which quote nothing of the text.
+_DRIVER = re.compile(r"^[^\s:<]+: (?:fatal|internal compiler) error: .*", re.M)
 _TEXT = "<stdin>"
 _SHORT_OF = (
     ("memory", "out of memory", "memory exhausted", "Cannot allocate memory", "bad_alloc", "MemoryError"),
@@ -105,7 +107,12 @@ class CompileFailed(Rejected):
 
 
 def limit_reached(output: str) -> CompileFailed | None:
-    """Return the limit that a compiler's messages name, or None if they name no limit."""
+    """Return the limit that a compiler's messages name, or None if they name no limit.
+
+    Errors quote the text, so beside any only the last words of the compiler's driver count.
+    """
+    if source_errors(output) or linker_errors(output):
+        output = "\n".join(_DRIVER.findall(output))
     for what, *words in _SHORT_OF:
         if any(word in output for word in words):
             return CompileFailed(f"compiling needs more {what} than a kernel may take", rule=LIMIT)

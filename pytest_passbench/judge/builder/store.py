@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-import tempfile
+import secrets
 from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
@@ -45,22 +46,29 @@ class ContentStore:
         return data if hashlib.sha256(data).digest() == stored[:_DIGEST_BYTES] else None
 
     def put(self, key: str, data: bytes) -> None:
-        """Keep bytes under a key, with their hash."""
+        """Keep bytes under a key, with their hash. Where the disk takes no file, nothing is kept."""
         if self._folder is None:
             return
-        with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
-            file.write(hashlib.sha256(data).digest() + data)
-        Path(file.name).rename(self._folder / key)  # two builders may do so at once: the result of either is right
-        if self._puts % PUTS_PER_LOOK == 0:
-            _prune(self._folder)
+        temporary = self._folder / f"tmp{secrets.token_hex(8)}"
+        try:
+            temporary.write_bytes(hashlib.sha256(data).digest() + data)
+            temporary.rename(self._folder / key)  # two builders may do so at once: the result of either is right
+            if self._puts % PUTS_PER_LOOK == 0:
+                _prune(self._folder)
+        except OSError:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
         self._puts += 1
 
 
 def _prune(folder: Path) -> None:
-    """Remove the oldest files, until all together have at most :data:`MAX_CACHE_BYTES`."""
-    files = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(folder))
+    """Remove the oldest files, until all together have at most :data:`MAX_CACHE_BYTES`. Raises OSError."""
+    files = []
+    for entry in os.scandir(folder):
+        with contextlib.suppress(FileNotFoundError):  # another builder has renamed or removed it meanwhile
+            files.append((entry.stat().st_mtime, entry.stat().st_size, entry.path))
     excess = sum(size for _modified, size, _path in files) - MAX_CACHE_BYTES
-    for _modified, size, path in files:
+    for _modified, size, path in sorted(files):
         if excess <= 0:
             return
         Path(path).unlink(missing_ok=True)

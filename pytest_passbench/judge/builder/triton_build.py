@@ -222,8 +222,10 @@ def _failure(text: KernelText, described: dict[str, Any]) -> CompileFailed | Non
         limit = TOTAL_TIMEOUT_SECONDS
         return CompileFailed(f"compiling a kernel's configurations took longer than {limit} s", rule=LIMIT)
     if described["status"] == "error":
-        message = f"{described['message']}\n{described['said']}".strip()
-        return limit_reached(message) or CompileFailed(message, line=text.lines.get(described["line"], 0))
+        message, line, output = described["message"], described["line"], described["said"]
+        unquoted = message.partition("\n")[0] if line else message  # behind that, it quotes the kernel's lines
+        failure = CompileFailed(f"{message}\n{output}".strip(), line=text.lines.get(line, 0))
+        return limit_reached(f"{unquoted}\n{output}") or failure
     if described["status"] == "ended":
         message = f"Triton's compiler ended with {described['ended']}: {described['said']}"
         return limit_reached(message) or CompileFailed(message)
@@ -242,4 +244,8 @@ def _triton() -> tuple[str, ...]:
     origin = Path(spec.origin) if spec is not None and spec.origin else Path("/")
     worker = PACKAGE / "compiling" / "main.py"
     digest = hashlib.sha256(worker.read_bytes()).hexdigest()
-    return importlib.metadata.version("triton"), str(origin), str(origin.stat().st_mtime_ns), digest
+    try:
+        version = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:  # a nightly torch brings it in a package of another name
+        version = ""
+    return version, str(origin), str(origin.stat().st_mtime_ns), digest

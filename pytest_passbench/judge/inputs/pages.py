@@ -18,7 +18,7 @@ ALIGNMENT = 64  # bytes, as torch's own allocator gives
 MAX_SLOTS_BYTES = 48 << 20  # of inputs in the slots of a block. Two slots may take more
 MAX_SLOTS = 192
 MAX_DEVICE_SLOTS = 1024  # blocks on a device are longer
-_F_ADD_SEALS, _SEALS = 1033, 0x0002 | 0x0004 | 0x0010  # shrink, grow, future write
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | 0x10  # and writes by others (F_SEAL_FUTURE_WRITE)
 
 
 def plan_layout(specs: Sequence[TensorSpec], max_slots: int = MAX_SLOTS) -> Layout:
@@ -46,7 +46,7 @@ class Pages:
         self.fd = os.memfd_create("passbench-inputs", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.fd, size)
         self.memory = mmap.mmap(self.fd, size)
-        fcntl.fcntl(self.fd, _F_ADD_SEALS, _SEALS)
+        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALS)
         base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         #: For each input, the addresses of its value in the slots.
         self.addresses = [

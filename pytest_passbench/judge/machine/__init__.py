@@ -1,1 +1,1 @@
-"""The cores that arms run on: their choice, keeping them awake, and real-time priority on them."""
+"""The machine: the cores that arms run on, their locks, real-time priority, the judge's limits, the state of GPUs."""

@@ -95,6 +95,9 @@ def _open(name: str) -> Iterator[int]:
     # Every user of the machine may take the lock. A file of another user can be locked when it is open for reading.
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        if os.fstat(handle).st_nlink == 1:  # else it is another file too, by another name
+            with contextlib.suppress(OSError):
+                os.fchmod(handle, 0o666)  # whatever the umask is
     except PermissionError:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:

@@ -17,7 +17,6 @@ from itertools import cycle
 from pytest_passbench.judge.arms import processes
 from pytest_passbench.judge.arms.forks import blaming, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
-from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import BlockTime, Runner
 from pytest_passbench.judge.arms.template import ForkOrder, GraphEffects, Template
 from pytest_passbench.judge.arms.watch import waited, waiting_times
@@ -50,35 +49,22 @@ class Others:
 
     def __init__(self) -> None:
         self.used: dict[str, list[Used]] = {}
-        self._clocks: dict[str, list[int]] = {}
+        self._pids: dict[str, list[int]] = {}
         self._before: dict[str, float] = {}
         self._since = 0.0
 
     def begin(self, pids: Mapping[str, Iterable[int]]) -> None:
         """Note the CPU time that these processes of each arm have used so far."""
-        self._clocks = {
-            arm: [processes.cpu_clock(pid) for pid in processes_of_arm] for arm, processes_of_arm in pids.items()
-        }
-        self._before = {arm: _seconds(clocks) for arm, clocks in self._clocks.items()}
+        self._pids = {arm: list(processes_of_arm) for arm, processes_of_arm in pids.items()}
+        self._before = {arm: processes.used_seconds(numbers) for arm, numbers in self._pids.items()}
         self._since = time.monotonic()
 
     def end(self) -> None:
         """Add the CPU time since the last :meth:`begin`. A second call does nothing."""
         wall = time.monotonic() - self._since
-        for arm, clocks in self._clocks.items():
-            self.used.setdefault(arm, []).append(Used(_seconds(clocks) - self._before[arm], wall))
-        self._clocks = {}
-
-
-def _seconds(clocks: Iterable[int]) -> float:
-    """Return the CPU seconds of all processes together. One that has ended is left out: its arm fails elsewhere."""
-    total = 0.0
-    for clock in clocks:
-        try:
-            total += processes.cpu_seconds(clock)
-        except Gone:
-            continue
-    return total
+        for arm, numbers in self._pids.items():
+            self.used.setdefault(arm, []).append(Used(processes.used_seconds(numbers) - self._before[arm], wall))
+        self._pids = {}
 
 
 class CpuClock:
@@ -87,7 +73,6 @@ class CpuClock:
     ``arms`` are the arms that get runners. ``calls`` is the number of calls in each of the next blocks.
     """
 
-    name = "cpu-wall"
     resolution = 1e-9
     min_warm_blocks = 1
     block_seconds = BLOCK_SECONDS  # of a block, about

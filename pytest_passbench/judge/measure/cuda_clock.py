@@ -21,7 +21,6 @@ MAX_DEVICE_CALLS = 100  # that are timed by events at once: a device has a queue
 class CudaClock(CpuClock):
     """The clock of blocks on a CUDA device, which is idle at both ends. CUDA events give further evidence."""
 
-    name = "cuda-wall"
     min_warm_blocks = 2
     block_seconds = 3e-3  # a wait for the device and a stop of the process cost some 50 us
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ _INTEGERS = {
     for bits in (8, 16, 32, 64)
 }
 OUT = "out"  # the phase of a time-out of passes that were not tried, since they took too long on another subgraph
-MAX_LIBRARY_BYTES = 64 << 20  # of all compiled kernels of a pass directory, since the judge keeps them in memory
+MAX_LIBRARY_BYTES = 64 << 20  # of a plan's compiled kernels, and of all plans' that the judge keeps in memory
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Planner:
     _out: Mapping[frozenset[str], str] = field(default_factory=dict)
     _answers: dict[str, PlannedAnswer] = field(default_factory=dict)
     _texts: dict[str, KernelText] = field(default_factory=dict)  # of all plans, by name
-    _compiled: set[bytes] = field(default_factory=set)  # kernels of all plans
+    _compiled: set[bytes] = field(default_factory=set)  # kernels of all answers
     _regions: dict[str, list[list[str]]] = field(default_factory=dict)  # by pass and graph
 
     def begin(self, out: Mapping[frozenset[str], str]) -> None:
@@ -264,8 +264,8 @@ class Planner:
         message = f"pass {name}: {who}{rejected.message}"
         if not rule or (layer == "plan" and rule not in VIOLATIONS):
             place = f"{named(rejected.file, self.root)}:{rejected.line}: " if rejected.line else ""
-            compiles = layer == "plan" and rule != "no-kernel"
-            status, phase = ("runtime_fail", "plan") if compiles else ("compile_fail", "compile")
+            is_of_wrapper = layer == "plan" and rule != "no-kernel"
+            status, phase = ("runtime_fail", "plan") if is_of_wrapper else ("compile_fail", "compile")
             return ArmFailure(status, phase, f"{place}{message}")
         file = named(rejected.file or f"{name}.py", self.folder)
         finding = violation(layer, rule, message, file, rejected.line)
@@ -289,7 +289,6 @@ class Planner:
                 writes.append(frozenset(stored(text)))
                 continue
             built = self.builder.library(kernel.source, kernel.flags, kernel.openmp, self._patience())
-            self._count(built.data)
             signature = built.functions.get(kernel.function)
             if signature is None or signature.result != "void":
                 raise plan_refused("kernel", f"launches {kernel.function}, which its source does not define")
@@ -298,6 +297,7 @@ class Planner:
                     _check_arguments(kernel, signature, step.arguments)
             if built not in libraries:
                 libraries.append(built)
+                _check_size(library.data for library in libraries)
             place = libraries.index(built)
             entries.append({"library": place, "function": kernel.function, "parameters": list(signature.parameters)})
             writes.append(frozenset(signature.written))
@@ -307,17 +307,25 @@ class Planner:
             machine = machine_code(plan, texts, self.triton, capability, self._patience)
             message["machine"] = machine.to_data()
             compiled.append(bytes(machine.code))
-            self._count(compiled[-1])
+        self._keep(compiled)
         return message, tuple(compiled), returns_written(plan, writes)
 
     def _patience(self) -> float:
         return self.reader.patience("compile")
 
-    def _count(self, data: bytes) -> None:
-        """Count a compiled kernel. Raises Rejected if all of them together are too large."""
-        self._compiled.add(data)
-        if sum(len(compiled) for compiled in self._compiled) > MAX_LIBRARY_BYTES:
-            raise plan_refused("size", f"brings libraries of more than {MAX_LIBRARY_BYTES >> 20} MiB")
+    def _keep(self, compiled: list[bytes]) -> None:
+        """Keep a plan's kernels. If all are too large together, forget the earlier answers. Raises Rejected."""
+        _check_size(compiled)
+        self._compiled.update(compiled)
+        if sum(map(len, self._compiled)) > MAX_LIBRARY_BYTES:
+            self._answers.clear()
+            self._compiled = set(compiled)
+
+
+def _check_size(compiled: Iterable[bytes]) -> None:
+    """Raise Rejected if the kernels of a plan are too large."""
+    if sum(map(len, compiled)) > MAX_LIBRARY_BYTES:
+        raise plan_refused("size", f"brings libraries of more than {MAX_LIBRARY_BYTES >> 20} MiB")
 
 
 def check(request: Request, plan: LaunchPlan, policy: Policy) -> None:

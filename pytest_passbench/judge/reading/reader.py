@@ -18,6 +18,7 @@ from typing import Any
 
 from pytest_passbench.candidate.layout import PassDir
 from pytest_passbench.core.escape import LINES, printable
+from pytest_passbench.core.record import ArmResult
 from pytest_passbench.core.rejected import Rejected, plan_refused
 from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import MAX_OUTPUT_BYTES, Arm
@@ -226,14 +227,16 @@ class Reader:
             excess = f"started more than {MAX_PROCESSES} processes"
         elif processes.held_bytes(inside, MAX_MEMORY_BYTES) > MAX_MEMORY_BYTES:
             excess = f"took more than {MAX_MEMORY_BYTES >> 30} GiB of memory"
-        elif phase == "load" and self._arm.deadline is None and _seconds(inside) > LOADING_SECONDS:
+        elif phase == "load" and self._arm.deadline is None and processes.used_seconds(inside) > LOADING_SECONDS:
             excess, status = f"took more than {LOADING_SECONDS:g} s of the processor's time", "timeout"
         if excess:
             self._arm.destroy()
             raise ArmFailure(status, phase, f"{excess} while it was read")
 
     def _answers(self, seconds: float) -> bool:
-        return bool(select.select([self._channel], [], [], seconds)[0])
+        polled = select.poll()  # unlike select, for any number of open files
+        polled.register(self._channel, select.POLLIN)
+        return bool(polled.poll(seconds * 1000))
 
     def output(self) -> str:
         """Return the output of loading the modules and the output since the last call, capped and escaped."""
@@ -252,13 +255,9 @@ class Reader:
         self._arm.end_children()
 
 
-def _seconds(pids: list[int]) -> float:
-    """Return the processor's time that processes have used, all together."""
-    total = 0.0
-    for pid in pids:
-        with contextlib.suppress(Gone):
-            total += processes.cpu_seconds(processes.cpu_clock(pid))
-    return total
+def is_without_answer(arm: ArmResult) -> bool:
+    """Return True if a reader gave no answer. It is replaced then."""
+    return arm.status in ("crash", "timeout", "integrity") and arm.phase in READING
 
 
 def _difference(first: LaunchPlan, other: LaunchPlan) -> str:

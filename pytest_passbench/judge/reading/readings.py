@@ -59,7 +59,7 @@ class Readings:
         """Return the planner of a pass directory once its passes are loaded. Raises ArmFailure if they can't be."""
         key = candidate.content_hash, passes.path
         if key in self._failures:
-            raise self._failures[key]
+            raise self._failures[key].with_traceback(None)
         self.arm()
         if self._planner is None or self._planner[0] != key:
             self.forget()

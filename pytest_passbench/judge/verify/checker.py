@@ -36,9 +36,9 @@ HALVES = (torch.bfloat16, torch.float16)
 MAX_SECONDS = 0.001  # expected, of all later references of a subgraph
 EXPECTED_CALLS = 16  # that are verified after the probe
 NULL_CALLS = 2  # that null answers are tried on
-#: One call of a pair's first rounds is verified in any case. So many more are by chance, or fewer if verifying takes
-#: longer than so many seconds. Each further stretch of a pair, as long as the first, adds the least number. An arm
-#: can't know which calls they are, so late cheating is seen too.
+#: In a pair's first rounds one call is verified in any case, and MAX_VERIFIED on average in all; fewer, but never
+#: below one, if verifying takes longer than MAX_VERIFY_SECONDS. Each further stretch as long as the first adds
+#: MIN_VERIFIED. An arm can't know which calls they are, so late cheating is seen too.
 MIN_VERIFIED, MAX_VERIFIED, MAX_VERIFY_SECONDS = 1 / 3, 1.5, 0.004
 
 
@@ -242,7 +242,7 @@ class Checker:
         self,
         runner: Runner,
         call: int,
-        sharing: list[int],
+        sharing: list[set[int]],
         outputs: list[Output],
         values: list[torch.Tensor],
         verdict: Comparison,

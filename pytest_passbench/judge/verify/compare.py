@@ -92,10 +92,12 @@ def _compare_output(name: str, eager: Output, output: Output, tolerance: int, ve
     worst = worst_element(eager.value, output.value, tolerance) if level > tolerance else None
     if worst is not None and worst.excess >= verdict.excess:
         verdict.excess = worst.excess
+        allowed, beyond = f"{worst.excess:.3g} times what t = {tolerance} allows", "beyond it"
+        if tolerances(eager.form.dtype, tolerance) == (0.0, 0.0):
+            allowed, beyond = "must be equal", "differ"
         verdict.worst = (
             f"{name}{list(worst.index)}: expected {worst.expected:.9g}, got {worst.actual:.9g} "
-            f"(greatest error {worst.error:.3g}, {worst.excess:.3g} times what t = {tolerance} allows; "
-            f"{share(worst.beyond, eager.value.numel())} beyond it)"
+            f"(greatest error {worst.error:.3g}, {allowed}; {share(worst.beyond, eager.value.numel())} {beyond})"
         )
 
 
@@ -109,7 +111,8 @@ def share(part: int, whole: int) -> str:
 def _new_nan_or_inf(expected: torch.Tensor, actual: torch.Tensor) -> bool:
     if not (expected.is_floating_point() or expected.is_complex()):
         return False
-    return bool((~torch.isfinite(actual) & torch.isfinite(expected)).any())
+    a, b = (value.to(WIDER.get(value.dtype, value.dtype)) for value in (expected, actual))
+    return bool((~torch.isfinite(b) & torch.isfinite(a)).any())
 
 
 def correct_from(expected: torch.Tensor, actual: torch.Tensor) -> int:
@@ -165,20 +168,22 @@ class _Errors:
     def __init__(self, expected: torch.Tensor, actual: torch.Tensor) -> None:
         wide = torch.complex128 if expected.is_complex() else WIDER.get(expected.dtype, torch.float64)
         a, b = expected.to(wide), actual.to(wide)
-        self.error, self.magnitude, self.comparable = (a - b).abs(), a.abs(), True
+        self.error, self.magnitude = (a - b).abs(), a.abs()
+        #: The elements without a finite error that are not equal, if there is any.
+        self.apart: torch.Tensor | None = None
         if not math.isfinite(float(self.error.amax())):
             self._set_apart(a, b)
 
     def _set_apart(self, a: torch.Tensor, b: torch.Tensor) -> None:
         finite = torch.isfinite(a) & torch.isfinite(b)
-        same = (a == b) | (torch.isnan(a) & torch.isnan(b))
-        self.comparable = bool((finite | same).all())
+        apart = ~(finite | (a == b) | (torch.isnan(a) & torch.isnan(b)))
+        self.apart = apart if bool(apart.any()) else None
         self.error = torch.where(finite, self.error, 0.0)
         self.magnitude = torch.where(finite, self.magnitude, 0.0)
 
     def level(self, dtype: str, least: int) -> int:
         """Return the smallest t from ``least`` on that allows all errors, or NEVER. Any greater t allows them too."""
-        if not self.comparable:
+        if self.apart is not None:
             return NEVER
         ladder = range(least, T_FROZEN + 1)
         step = bisect_left(ladder, True, key=lambda t: self._within(*tolerances(dtype, t)))
@@ -204,11 +209,11 @@ def worst_element(expected: torch.Tensor, actual: torch.Tensor, tolerance: int) 
 
 
 def _excess(expected: torch.Tensor, actual: torch.Tensor, rtol: float, atol: float) -> torch.Tensor:
-    """Return each element's error divided by its tolerance; 0 for elements within it."""
+    """Return each element's error divided by its tolerance; 0 for elements within it, infinity without an error."""
     errors = _Errors(expected, actual)
     limit = atol + rtol * errors.magnitude
     excess = torch.where(errors.error > limit, errors.error / limit.clamp_min(1e-300), 0.0)
-    return torch.where(torch.isfinite(expected) & ~torch.isfinite(actual), float("inf"), excess)
+    return excess if errors.apart is None else excess.masked_fill(errors.apart, math.inf)
 
 
 def _worst(expected: torch.Tensor, actual: torch.Tensor, place: int, excess: float, beyond: int) -> Worst:

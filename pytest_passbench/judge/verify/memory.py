@@ -19,41 +19,43 @@ from pytest_passbench.judge.verify.compare import same_bytes
 from pytest_passbench.judge.verify.outputs import Output, form_at, read_forms
 from pytest_passbench.protocol import ENTRY, KIND_TENSOR, Layout
 
-FRESH = -1  # owner of an output in memory of its own
 MAX_WHOLE_BYTES = 1 << 16  # of an input that is always read as a whole, which is as fast as asking for its own pages
 PROBES, PROBE_BYTES = 4, 1 << 12  # number and size of the random places that are read of a larger input
 _MAX_SPAN_BYTES = 1 << 62  # more than any memory has
 _Addresses = npt.NDArray[np.uint64]
 
 
-def owners(runner: Runner, layout: Layout, outputs: Sequence[Output], slot: int) -> list[int]:
-    """Return the owner of each output's memory: an input, an earlier output, or FRESH.
+def owners(runner: Runner, layout: Layout, outputs: Sequence[Output], slot: int) -> list[set[int]]:
+    """Return the owners of each output's memory: an input, or earlier outputs that it overlaps; none if it is fresh.
 
     Inputs are given by their index. Earlier outputs are counted on from the number of inputs. ``slot`` is the call's.
     """
     first = runner.hello["pages"] + slot * layout.stride
-    owned_by: list[int] = []
+    owned_by: list[set[int]] = []
     for index, output in enumerate(outputs):
         inside = output.address - first
         if 0 <= inside < layout.stride and output.value is not None:
-            owned_by.append(max(i for i, offset in enumerate(layout.offsets) if offset <= inside))
+            owned_by.append({max(i for i, offset in enumerate(layout.offsets) if offset <= inside)})
         else:
-            empty = output.value is None or not output.value.numel()
-            same = (number for number, other in enumerate(outputs[:index]) if other.address == output.address)
-            earlier = None if empty else next(same, None)
-            owned_by.append(FRESH if earlier is None else len(layout.offsets) + earlier)
+            earlier = (number for number, other in enumerate(outputs[:index]) if _overlaps(output, other))
+            owned_by.append({len(layout.offsets) + number for number in earlier})
     return owned_by
 
 
-def shares_more(expected: Sequence[int], actual: Sequence[int]) -> int | None:
+def _overlaps(output: Output, other: Output) -> bool:
+    """Return True if both are tensors with elements, from first to last of which they have memory in common."""
+    size, other_size = (0 if item.value is None else item.form.span for item in (output, other))
+    begins = output.address < other.address + other_size and other.address < output.address + size
+    return begins and size > 0 and other_size > 0
+
+
+def shares_more(expected: Sequence[set[int]], actual: Sequence[set[int]]) -> int | None:
     """Return the first output that shares memory which eager's does not share, or None.
 
     ``expected`` are eager's owners, ``actual`` the arm's. A fresh copy instead of eager's view is fine.
     """
-    for index, (eager, owner) in enumerate(zip(expected, actual, strict=True)):
-        if owner not in (FRESH, eager):
-            return index
-    return None
+    pairs = enumerate(zip(expected, actual, strict=True))
+    return next((index for index, (eager, arm) in pairs if not arm <= eager), None)
 
 
 def changed_input(

@@ -144,7 +144,7 @@ class Standing:
         """Add the comparison of a further call. The worst result counts."""
         self.calls += 1
         self.broken |= verdict.broken
-        before = self.correct_from or [min(verdict.correct_from, default=NEVER)] * len(verdict.correct_from)
+        before = self.correct_from or verdict.correct_from
         self.correct_from = [max(a, b) for a, b in zip(before, verdict.correct_from, strict=True)]
         if verdict.status != RAN and self.status == RAN:
             self.status, self.message = verdict.status, verdict.message

@@ -124,6 +124,31 @@ def test_the_calls_come_after_any_of_the_rounds_that_each_run_has():
     assert set(places) == {(pair, number) for pair in range(2) for number in range(4)}
 
 
+TRITON = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def gelu_add(x, y, out, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    v = tl.minimum(tl.maximum(tl.load(x + at, mask=at < n), -2.0), 2.0)
+    tl.store(out + at, 0.5 * v * (1 + tl.erf(v * 0.70710678118654752)) + tl.load(y + at, mask=at < n), mask=at < n)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("baselines", [(), ("inductor",)], ids=["alone", "beside a baseline"])
+def test_a_candidate_that_is_not_timed_is_asked_too(bench, wrapper, baselines):
+    pytest.importorskip("triton")
+    bench.task(stats=WITHIN)
+    launch = "out = torch.empty_like(x)\ngelu_add[(1,)](x, y, out, x.numel(), BLOCK=512)\nreturn out"
+    bench.candidate({"p": wrapper(launch, TRITON)})
+    (record,) = bench.judge(audit="standard", baselines=baselines).values()
+    assert (record.arm.status, record.arm.correct_from) == ("ran", [99])
+    assert "inputs" in record.arm.worst
+    assert not record.findings
+
+
 def test_they_are_made_once_and_between_the_rounds(bench, gelu_add_pass, monkeypatch):
     events, fresh, run = [], CpuClock.fresh, Beyond.run
     monkeypatch.setattr(CpuClock, "fresh", lambda self: events.append("pair") or fresh(self))

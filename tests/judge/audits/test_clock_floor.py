@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed
 from pytest_passbench.judge.arms.names import CANDIDATE
+from pytest_passbench.judge.audits import clock_floor
 from pytest_passbench.judge.audits.clock_floor import CONTENTS, TRIES, ClockFloor
+from pytest_passbench.judge.bench import Deadline
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from shared.workspace import GELU_ADD, GELU_ADD_KERNEL, make_cpp_pass
 
@@ -161,3 +165,16 @@ def test_an_honest_program_that_takes_logarithms_of_what_a_kernel_writes_is_abov
     (record, *_) = bench.records(pipeline="direct", audit="standard")
     assert record.correct, record.arm.message
     assert not [finding for finding in record.findings if finding.layer == "clock"]
+
+
+def test_the_pauses_between_tries_are_not_the_candidates_time(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(clock_floor.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(ClockFloor, "_floor", lambda _self: [Finding("clock", "floor", "violation", "")])
+    deadline = Deadline(10.0, clock=lambda: now[0])
+    bench = SimpleNamespace(deadline=deadline, secret=SimpleNamespace(stream=lambda _name: None))
+    measured = SimpleNamespace(pairs=[1], whole_ratio=lambda _arm: SimpleNamespace(ratio=2.0, half_width=0.01))
+    floor = ClockFloor(SimpleNamespace(), SimpleNamespace(idles=True), bench, None, measured)
+    assert len(floor.findings()) == 1
+    assert now[0] > 0
+    assert deadline.left() == pytest.approx(10.0)

@@ -261,3 +261,18 @@ def test_beyond_rounding_is_what_is_stale_or_no_number_but_not_what_an_exponenti
     if masked:
         expected[:, 150:] = found[:, 150:] = torch.finfo(dtype).min
     assert beyond_rounding(expected, found) == (what != "rounded")
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.int64])
+@pytest.mark.parametrize(
+    ("elements", "flipped", "stale"),
+    [(1, 1, False), (64, 1, False), (64, 2, True), (4096, 8, False), (4096, 32, True)],
+)
+def test_a_comparison_that_rounding_flips_is_no_stale_answer(dtype, elements, flipped, stale):
+    from pytest_passbench.judge.audits.blocks import CHANGED_PART, beyond_rounding
+
+    expected = torch.ones(elements, dtype=dtype)
+    answer = expected.clone()
+    answer[:flipped] = 0
+    assert beyond_rounding(expected, answer) == stale
+    assert not stale or flipped >= elements / CHANGED_PART / 2  # of the changed inputs, half change the answer

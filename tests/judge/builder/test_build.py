@@ -15,6 +15,7 @@ import stat
 import struct
 import sys
 import threading
+import traceback
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +28,7 @@ from pytest_passbench.judge.arms import processes, sandbox
 from pytest_passbench.judge.arms.failures import ProcessLost
 from pytest_passbench.judge.builder import check, compile
 from pytest_passbench.judge.builder.build import Builder
-from pytest_passbench.judge.builder.refusals import CompileFailed
+from pytest_passbench.judge.builder.refusals import CompileFailed, limit_reached
 from pytest_passbench.judge.scratch import sealed
 from pytest_passbench.kernels import cpp, toolchain
 from pytest_passbench.kernels.signatures import Signature
@@ -212,6 +213,41 @@ DEAR = {
 def test_a_dear_source_ends_within_limits(builder: Builder, before: str, says: str) -> None:
     with pytest.raises(Rejected, match=says):
         builder.library(kernel(before=before))
+
+
+@pytest.mark.parametrize("name", ["std::bad_alloc", "Killed", "MemoryError"])
+def test_an_error_that_quotes_the_words_of_a_limit_is_an_error(weak: Builder, name: str) -> None:
+    with pytest.raises(CompileFailed, match=r"\Akernel:\d+:\d+: error: ") as caught:
+        weak.library(kernel(f"throw {name}(1, 2);"))
+    assert caught.value.rule == ""
+
+
+@pytest.mark.parametrize(
+    ("output", "limit"),
+    [
+        ("<stdin>:5:1: error: 'Killed' was not declared\n    5 | Killed();\n", None),
+        ("/usr/bin/ld: /tmp/a.o: in function `f':\n<stdin>:(.text+0x9): undefined reference to `Killed()'\n", None),
+        ("cc1plus: out of memory allocating 65536 bytes\n", "memory"),
+        ("virtual memory exhausted: Cannot allocate memory\n", "memory"),
+        ("<stdin>:1:1: fatal error: error writing to -: Broken pipe\n"
+         "g++: fatal error: File size limit exceeded signal terminated program as\n", "room"),
+        ("<stdin>:5:1: error: 'x' was not declared\n"
+         "g++: internal compiler error: CPU time limit exceeded signal terminated program cc1plus\n", "time"),
+    ],
+)  # fmt: skip
+def test_a_limit_is_named_by_the_compiler_and_not_by_the_text(output: str, limit: str | None) -> None:
+    failed = limit_reached(output)
+    assert (failed is None) == (limit is None)
+    assert failed is None or str(failed) == f"compiling needs more {limit} than a kernel may take"
+
+
+def test_a_failure_that_is_remembered_does_not_grow(weak: Builder) -> None:
+    lengths = set()
+    for _ in range(3):
+        with pytest.raises(CompileFailed) as caught:
+            weak.library('struct S { int a; }; extern "C" void g(S s) {}')
+        lengths.add(len(list(traceback.walk_tb(caught.value.__traceback__))))
+    assert len(lengths) <= 2  # the first time it comes from further down
 
 
 #: The compiler has to work on it for seconds.

@@ -13,6 +13,18 @@ pytestmark = [
     pytest.mark.skipif(not sandbox.walls().strong, reason="sanitizers need bubblewrap"),
 ]
 
+LAUNCH = "out = torch.empty_like(x)\ngelu_add[(1,)](x, y, out, x.numel(), BLOCK=512)\nreturn out"
+TRITON = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def gelu_add(x, y, out, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + at, mask=at < n)
+    tl.store(out + at, 0.5 * v * (1 + tl.erf(v * 0.70710678118654752)) + tl.load(y + at, mask=at < n), mask=at < n)
+"""
+
 
 def explain(bench, capsys, kernel):
     bench.task()
@@ -59,6 +71,17 @@ def test_a_right_kernel_has_no_report(bench, capsys):
     code, output = explain(bench, capsys, GELU_ADD_KERNEL)
     assert (code, "[sanitize]" in output) == (0, False)
     assert output.endswith("\n1 plan run with sanitizers: 0 errors\n")
+
+
+def test_only_plans_whose_kernels_run_are_counted(bench, capsys, monkeypatch):
+    pytest.importorskip("triton")
+    bench.task()
+    candidate = bench.candidate({"mine": make_wrapper(LAUNCH, TRITON)})
+    assert main(["explain", str(candidate), str(next(bench.tasks.glob("*.yaml"))), "--sanitize"]) == 0
+    assert capsys.readouterr().out.endswith("\n0 plans run with sanitizers: 0 errors\n")
+    monkeypatch.setattr("pytest_passbench.judge.builder.sanitized._SANITIZERS", ("-fsanitize=nothing",))
+    _code, output = explain(bench, capsys, GELU_ADD_KERNEL)
+    assert "\n0 plans run with sanitizers: 1 error\n" in output
 
 
 def test_a_compiler_without_sanitizers_is_named(bench, capsys, monkeypatch):

@@ -5,11 +5,13 @@ The compiler runs for real, for compute capability 9.0: Triton brings the assemb
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import stat
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,10 +22,13 @@ from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.builder import triton_build
+from pytest_passbench.judge.builder.build import BuiltLibrary
 from pytest_passbench.judge.builder.refusals import LIMIT, CompileFailed
 from pytest_passbench.judge.builder.triton_build import CompiledLaunch, TritonBuilder
 from pytest_passbench.judge.builder.triton_types import Specialised, specialise
+from pytest_passbench.judge.reading import planning
 from pytest_passbench.judge.reading.planning import Planner
+from pytest_passbench.kernels.signatures import Signature
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Argument, Operand, TritonLaunch, TritonType, contiguous
 from pytest_passbench.plans.machine_code import ANSWER
@@ -261,6 +266,36 @@ def test_compiling_in_too_little_memory_is_a_limit(folder: Path, monkeypatch: py
     assert "more memory" in str(found)
 
 
+@pytest.mark.parametrize(
+    ("described", "rule"),
+    [
+        ({"message": "CompilationError: at 2:4:\ndef scale(x):\n    Killed\n    ^\nNameError", "line": 2}, ""),
+        ({"message": "MemoryError: at 2:4:\ndef scale(x):\n    Killed\n    ^\nNameError", "line": 2}, LIMIT),
+        ({"message": "OSError: [Errno 28] No space left on device", "line": 0}, LIMIT),
+        ({"message": "RuntimeError: PassManager::run failed", "line": 0, "said": "LLVM ERROR: out of memory"}, LIMIT),
+    ],
+)
+def test_a_line_of_a_kernel_names_no_limit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, described: dict[str, Any], rule: str
+) -> None:
+    failed = said({"status": "error", "said": "", **described}, code=b"")
+    monkeypatch.setattr(triton_build, "run_compiler", lambda *_arguments: (0, failed, b""))
+    kernel = text(folder, "scale")
+    (found,) = TritonBuilder(WEAK, None).machines(kernel, [special(kernel, SCALE)], HOPPER)
+    assert isinstance(found, CompileFailed)
+    assert found.rule == rule
+
+
+def test_a_triton_in_a_package_of_another_name_is_known_by_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    version, *others = triton_build._triton.__wrapped__()
+    assert version == ""
+    assert all(others)
+
+
 # ---- a compiler that says something else
 
 
@@ -412,3 +447,33 @@ def test_a_launch_that_does_not_fit_its_kernel_is_a_failure_of_the_plan(folder: 
     with pytest.raises(ArmFailure, match="launches plain without its parameter m") as caught:
         answer(folder, [launched("plain", x=OUT, n=3)], "plain")
     assert caught.value.status == "runtime_fail"
+
+
+def test_the_kernels_of_many_plans_are_no_reason_to_refuse_the_next(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = [{"allocate": [*FORM.to_data(), None]}, {"launch": [0, [OUT.to_data()]]}]
+    plan = {"version": 1, "tensors": [], "tables": [], "kernels": [], "steps": steps, "returns": [OUT.to_data()]}
+    asked: list[str] = []
+
+    def library(source: str, *_options: Any) -> BuiltLibrary:
+        asked.append(source)
+        return BuiltLibrary(source.encode() * 10, {"f": Signature("void", ("pointer",), frozenset({0}))})
+
+    monkeypatch.setattr(planning, "MAX_LIBRARY_BYTES", 250)
+    reader: Any = Reader(plan)
+    builder: Any = SimpleNamespace(library=library)
+    planner = Planner(reader, builder, TritonBuilder(WEAK, None), "kernels", folder, "")
+
+    def answers(*sources: str, name: str = "p") -> None:
+        plan["kernels"] = [{"cpp": [source * 10, [], False, "f"]} for source in sources]
+        planner.answer({**REQUEST, "name": name}, None)
+
+    for number in range(5):
+        answers(str(number), name=f"p{number}")
+        answers(str(number), name=f"p{number}")
+    assert asked == [str(number) * 10 for number in range(5)]  # the second answer is the first
+    answers("0", name="p0")
+    assert asked[5:] == ["0" * 10]  # the third plan took its place
+    with pytest.raises(ArmFailure, match="brings libraries of more than 0 MiB"):
+        answers("5", "6", "7")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
+import tempfile
 import time
 
 import pytest
 
 from pytest_passbench.judge.arms import processes
-from pytest_passbench.judge.machine.cores import Awake, Cores
+from pytest_passbench.judge.machine.cores import Awake, Cores, exclusive
 
 
 @pytest.fixture
@@ -70,3 +72,23 @@ def test_a_core_is_kept_awake_by_what_gives_way_to_everything_and_ends_with_us()
         assert set(processes.descendants(os.getpid())) - others == {pid}  # the same again
     awake.close()
     assert set(processes.descendants(os.getpid())) <= others
+
+
+def test_a_lock_is_everybodys_whatever_the_umask_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = os.umask(0o077)
+    try:
+        with exclusive(["core-0"]):
+            (lock,) = tmp_path.iterdir()
+            assert stat.S_IMODE(lock.stat().st_mode) == 0o666
+    finally:
+        os.umask(before)
+
+
+def test_another_file_that_has_a_locks_name_too_keeps_its_mode(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    secret = tmp_path / "secret"
+    secret.touch(mode=0o600)
+    (tmp_path / "passbench-core-0.lock").hardlink_to(secret)
+    with exclusive(["core-0"]):
+        assert stat.S_IMODE(secret.stat().st_mode) == 0o600

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import resource
+import socket
+import tempfile
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.reading.reader import Reader
+from pytest_passbench.judge.reading.readings import Readings
+from pytest_passbench.protocol import send
 from support.forged_messages import CHANNELS
 
 HONEST = "return torch.nn.functional.gelu(x) + y"
@@ -80,3 +93,37 @@ def test_a_plan_without_a_kernel_is_no_match(records):
 
 def test_the_task_after_them_is_judged_as_ever(records):
     assert records["zz-honest/float32-x1"].correct
+
+
+@contextlib.contextmanager
+def many_files(count: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < count:
+        pytest.skip("this process may not open as many files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_reader_is_heard_whatever_the_number_of_its_channel():
+    ours, theirs = socket.socketpair()
+    arm: Any = SimpleNamespace(patience=lambda *_phase: 5.0)
+    passes: Any = SimpleNamespace(stems=(), path="")
+    with many_files(1200), theirs, ours, tempfile.TemporaryFile() as log:
+        channel = socket.socket(fileno=fcntl.fcntl(ours.fileno(), fcntl.F_DUPFD, 1100))
+        send(theirs, {"status": "failed", "message": "no such module"})
+        with channel, pytest.raises(ArmFailure, match="no such module"):
+            Reader(arm, channel, log, "/candidate", passes, None).passes()
+
+
+def test_a_failure_to_load_that_is_remembered_does_not_grow():
+    nobody: Any = None
+    readings = Readings("kernels", nobody, nobody, nobody)
+    candidate, passes = SimpleNamespace(content_hash="0"), SimpleNamespace(path="p")
+    readings._failures["0", "p"] = ArmFailure("compile_fail", "load", "no such module")
+    for _ in range(3):
+        with pytest.raises(ArmFailure) as caught:
+            readings.planner(candidate, passes)
+        assert len(caught.traceback) == 2

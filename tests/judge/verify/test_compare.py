@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench.core.ladder import BITWISE, LADDER, NEVER, tolerances
+from pytest_passbench.judge.arms.forks import ArmFailed
+from pytest_passbench.judge.verify.checker import refuse_mostly_nan
 from pytest_passbench.judge.verify.compare import compare, correct_from, null_from, share
 from pytest_passbench.judge.verify.outputs import Output, OutputForm
 
@@ -67,3 +69,45 @@ def test_the_element_that_misses_by_most_is_named_wherever_it_lies(name, value, 
 )
 def test_a_share_is_no_power_of_ten(part, shown):
     assert share(part, 73_728) == f"{part:,} of 73,728 elements ({shown} %)"
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+def output(values: list[float], dtype: str) -> list[Output]:
+    value = torch.tensor(values).to(getattr(torch, dtype))
+    return [Output(OutputForm(kind=0, dtype=dtype, device="cpu", shape=tuple(value.shape), strides=(1,)), 0, value)]
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "complex32"])
+def test_dtypes_in_which_torch_computes_little_are_compared_too(dtype):
+    eager, other, odd = (output(values, dtype) for values in ([1.0, 2.0, NAN], [1.0, 3.0, NAN], [1.0, NAN, NAN]))
+    refuse_mostly_nan(output([1.0, 2.0, 3.0], dtype))
+    with pytest.raises(ArmFailed, match="output 0 of eager is NaN in 67 % of its elements"):
+        refuse_mostly_nan(odd)
+    assert null_from(eager, [other[0].value]) > -5
+    assert compare(eager, eager, -5, ["output 0"]).correct_from == [BITWISE]
+    wrong, no_number = (compare(eager, answer, -5, ["output 0"]) for answer in (other, odd))
+    assert (wrong.status, wrong.correct_from[0] > -5) == ("ran", True)
+    assert wrong.worst.startswith("output 0[1]: expected 2, got 3 (greatest error 1, ")
+    assert (no_number.status, no_number.correct_from) == ("nan_inf", [NEVER])
+    assert no_number.worst.startswith("output 0[1]: expected 2, got nan ")
+
+
+@pytest.mark.parametrize(("eager", "answer"), [(-INF, 3.0), (NAN, 3.0), (INF, -INF), (NAN, INF), (3.0, -INF)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_an_infinity_or_nan_that_is_wrong_is_explained(dtype, eager, answer):
+    expected, actual = (output([1.0, value, 1.0, NAN], dtype) for value in (eager, answer))
+    verdict = compare(expected, actual, -5, ["output 0"])
+    assert verdict.correct_from == [NEVER]
+    assert verdict.worst.startswith(f"output 0[1]: expected {eager:g}, got {answer:g} (greatest error ")
+    assert verdict.worst.endswith(", inf times what t = -5 allows; 1 of 4 elements (25 %) beyond it)")
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool", "float8_e5m2"])
+def test_what_must_be_equal_is_no_factor_from_it(dtype):
+    verdict = compare(output([0.0, 1.0, 1.0, 0.0], dtype), output([0.0, 0.0, 1.0, 0.0], dtype), -5, ["output 0"])
+    assert verdict.worst == (
+        "output 0[1]: expected 1, got 0 (greatest error 1, must be equal; 1 of 4 elements (25 %) differ)"
+    )

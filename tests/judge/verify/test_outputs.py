@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.verify.checker import Checker
-from pytest_passbench.judge.verify.memory import overlap, shared_by_calls
+from pytest_passbench.judge.verify.memory import overlap, owners, shared_by_calls, shares_more
 from pytest_passbench.judge.verify.outputs import OutputForm, read_call
 from pytest_passbench.protocol import DTYPES, ENTRY, FORM, KIND_TENSOR, MAX_DIMS, MAX_FORMS, Layout
 
@@ -148,3 +148,30 @@ def test_rounds_of_a_pair_that_goes_on_are_verified_too(monkeypatch):
     for number in range(24_000):
         checker.after_round({}, SimpleNamespace(), 7, before=number % 24)
     assert set(checked) == set(range(24))  # each about 20 times; the draws are the same every time
+
+
+@pytest.mark.parametrize(
+    ("outputs", "owned"),
+    [
+        ([(HEAP, FLAT), (HEAP + 64, TEN)], [set(), set()]),
+        ([(HEAP, FLAT), (HEAP, TEN)], [set(), {1}]),
+        ([(HEAP, FLAT), (HEAP + 12, TEN)], [set(), {1}]),
+        ([(HEAP + 12, TEN), (HEAP, FLAT)], [set(), {1}]),
+        ([(HEAP, VIEW), (HEAP + 4, VIEW), (HEAP + 8, VIEW)], [set(), {1}, {1, 2}]),
+        ([(HEAP, FLAT), (HEAP + 8, NONE), (HEAP + 8, TEN)], [set(), set(), {1}]),
+        ([(PAGES + 8, TEN), (PAGES + 12, TEN)], [{0}, {0}]),
+    ],
+)
+def test_an_output_may_lie_in_anothers_memory_only_where_eagers_does(outputs, owned):
+    runner = calls(outputs)
+    found = owners(runner, LAYOUT, read_call(runner, 0), 0)
+    assert found == owned
+    copies = [set() for _ in outputs]
+    assert shares_more(found, found) is None
+    assert shares_more(found, copies) is None
+    assert shares_more(copies, found) == next((index for index, item in enumerate(owned) if item), None)
+
+
+def test_a_chunk_may_be_a_copy_and_the_others_stay_chunks():
+    eager, arm = calls([(HEAP, VIEW), (HEAP + 4, VIEW), (HEAP + 8, VIEW)]), calls([(0, VIEW), (64, VIEW), (68, VIEW)])
+    assert shares_more(*(owners(runner, LAYOUT, read_call(runner, 0), 0) for runner in (eager, arm))) is None
