@@ -313,4 +313,5 @@ def _judged(record: Record, caught: dict[tuple[str, str, str], Record]) -> Recor
     where = caught[guilty[0]]
     message = f"pass {guilty[0][2]} broke a rule on {where.task}/{where.subgraph}: {where.arm.message}"
     against = replace(record.against, speed=None) if record.against is not None else None
-    return replace(record, arm=ArmResult("integrity", DISQUALIFIED, message, output=record.arm.output), against=against)
+    arm = ArmResult("integrity", DISQUALIFIED, message, output=record.arm.output)
+    return replace(record, arm=arm, against=against)
