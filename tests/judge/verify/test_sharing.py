@@ -1,4 +1,4 @@
-"""Arguments of a kernel wrapper that are the same tensor, or that lie in each other's memory."""
+"""Arguments of a kernel wrapper, and outputs, that are the same tensor, or that lie in each other's memory."""
 
 from __future__ import annotations
 
@@ -37,6 +37,18 @@ def forward(in_0):
     x = torch.relu(in_0)
     y = x.view(-1).view(16, 32)
     return (torch.nn.functional.gelu(x) + y,)
+"""
+TWO_OUTPUTS = """
+def forward(in_0, in_1):
+    tmp_0 = torch.nn.functional.gelu(in_0)
+    tmp_1 = tmp_0 + in_1
+    tmp_2 = tmp_1[1:]
+    tmp_3 = tmp_2.clone()
+    return (tmp_1, tmp_3)
+"""
+TWO_RESULTS = """    both = torch.nn.functional.gelu(x) + y
+    part = both[1:]
+    return both, part.clone()
 """
 APART, IN_PLACE = "torch.empty_like(x)", "x"
 SAID = "argument a0, which the plan writes to, shares memory with argument a1"
@@ -78,3 +90,13 @@ def test_triton_kernels_may_not_write_to_shared_memory(bench):
     arm = judged(bench, SHARED, by_triton, IN_PLACE)
     assert arm.status == "runtime_fail"
     assert SAID in arm.message.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("second", "status"), [("out[1:]", "type_mismatch"), ("out[1:].clone()", "ran")])
+def test_an_output_inside_anothers_memory_is_no_copy(bench, second, status):
+    bench.task(source=TWO_OUTPUTS, ops=("gelu", "add", "getitem", "clone"))
+    text = make_cpp_pass().replace("    return torch.nn.functional.gelu(x) + y\n", TWO_RESULTS)
+    bench.candidate({"p": text.replace("    return out\n", f"    return out, {second}\n")})
+    (record,) = bench.judge().values()
+    assert record.arm.status == status
+    assert status == "ran" or record.arm.message == "output 1 shares memory that eager's does not share"
