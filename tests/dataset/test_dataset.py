@@ -197,7 +197,7 @@ def test_a_build_goes_on_from_the_shards_if_the_captures_are_missing(folder, tmp
     assert "own/" not in capsys.readouterr().err  # no architecture was captured again, those that failed included
 
 
-def test_captures_that_were_made_again_in_part_are_none(folder, tmp_path, monkeypatch):
+def test_captures_that_were_made_again_in_part_are_none(folder, tmp_path, monkeypatch, capsys):
     shutil.copytree(folder / "set", tmp_path / "set", ignore=shutil.ignore_patterns("captures"))
     write, written = architecture_table.write_text, []
 
@@ -213,6 +213,7 @@ def test_captures_that_were_made_again_in_part_are_none(folder, tmp_path, monkey
             architecture_table.restore(tmp_path / "set", tmp_path / "set" / "captures")
     assert main(build(tmp_path)) == 0
     assert files(tmp_path) == files(folder)
+    assert "own/" not in capsys.readouterr().err  # no architecture was captured again
 
 
 def test_a_damaged_table_of_architectures_gets_one_line(folder, tmp_path, capsys):
