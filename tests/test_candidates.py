@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,12 +90,68 @@ def test_no_match_misses_and_says_how_near_it_came() -> None:
     assert "tanh" in built.reports[0].miss
 
 
+def _ones(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.ones(shape, dtype=dtype)
+
+
+HEADS, TURNS, IMAGE, ROWS = _ones(1, 2, 3, 8), _ones(1, 1, 3, 8), _ones(1, 4, 3, 5), _ones(2, 3, 8)
+HALF, SCORES = {"dtype": torch.bfloat16}, _ones(1, 2, 3, 8, dtype=torch.bfloat16)
+WITHOUT_KERNEL = {
+    "a norm of groups without a weight": ("group_norm_silu", (IMAGE, 2, None, None, 1e-5)),
+    "a batch norm without a weight": ("batch_norm_silu", (IMAGE, _ones(4), _ones(4), None, None, 0.1, 1e-5)),
+    "a layer norm without a weight": ("add_permute_layer_norm", (IMAGE, IMAGE, (4,), None, None, 1e-5)),
+    "a batch norm in float32": ("batch_norm_silu", (IMAGE.bfloat16(), *[_ones(4)] * 4, 0.1, 1e-5)),
+    "a sum of two dtypes": ("add_relu", (IMAGE, IMAGE.bfloat16())),
+    "a gate of another dtype": ("silu_mul", (IMAGE.bfloat16(), IMAGE)),
+    "an RMS norm with a wider weight": ("rms_norm", (SCORES, _ones(8), 1e-6, torch.bfloat16)),
+    "turns in bfloat16": ("rotary", (HEADS, TURNS.bfloat16(), TURNS.bfloat16(), 4)),
+    "a half that is counted from the end": ("rotary", (HEADS, TURNS, TURNS, -2)),
+    "a half longer than the row": ("rotary", (HEADS, TURNS, TURNS, 9)),
+    "turns whose rows are columns": ("rotary", (HEADS, *[_ones(8, 3).t()[None, None]] * 2, 4)),
+    "sines of one place": ("rotary", (HEADS, TURNS, TURNS[:, :, :1], 4)),
+    "a bias that is a column": ("softplus_bias", (_ones(4, 4), _ones(4, 1))),
+    "capped scores rounded twice": ("attention_capped", (SCORES, 5.0, SCORES, None, torch.float32, 0.0)),
+    "masked scores rounded twice": ("attention_masked", (SCORES, 0.5, SCORES, None, torch.float32, 0.0)),
+    "added scores rounded twice": ("attention_added", (SCORES, SCORES, None, torch.float32, 0.0)),
+    "a layer norm of two dimensions": (
+        "add_permute_layer_norm",
+        (IMAGE, IMAGE, (5, 4), _ones(5, 4), _ones(5, 4), 1e-5),
+    ),
+    "an RMS norm with weights for heads": ("rms_norm", (ROWS, _ones(3, 8), 1e-6, torch.float32)),
+    "T5's with weights for heads": ("rms_norm_rounded", (ROWS, ROWS, _ones(3, 8), 1e-6)),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT_KERNEL)
+def test_a_wrapper_raises_for_what_eager_takes_and_it_has_no_kernel_for(case: str) -> None:
+    name, arguments = WITHOUT_KERNEL[case]
+    (item,) = load_passes(ROOT / "candidates/cpu-fused", [name])
+    item.pattern(*arguments)
+    with pytest.raises(ValueError, match="no kernel for"):
+        item.wrapper(*item.replacement_args(*arguments))
+
+
+def test_kernels_of_inductor_passes_take_rows_equally_far_apart_and_of_one_form() -> None:
+    kernels = runpy.run_path(str(ROOT / "candidates/inductor-passes/kernels.py"))
+    gate, norm, add_norm = (kernels[name] for name in ("silu_and_mul", "rms_norm", "fused_add_rms_norm"))
+    x = torch.randn(2, 3, 16, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(gate(x[..., :8], x[..., 8:]), torch.nn.functional.silu(x[..., :8]) * x[..., 8:])
+    for up in (ROWS[:1], ROWS.bfloat16(), x[..., ::2], x[..., 8:]):
+        with pytest.raises(ValueError, match="silu_and_mul: no kernel for"):
+            gate(ROWS, up)
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        gate(x[:, :2, :8], x[:, :2, 8:])
+    for call in (lambda: norm(ROWS, _ones(3, 8), 1e-6), lambda: add_norm(ROWS, ROWS[:1], _ones(8), 1e-6)):
+        with pytest.raises(ValueError, match="rms_norm: no kernel for shapes"):
+            call()
+
+
 TRITON = """
-import sys, torch
+import pytest, sys, torch
 sys.path[:0] = {path!r}
 from test_candidates import TOLERANCES, _passes
 for item in _passes("triton-fused"):
-    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
         r = lambda *shape: torch.randn(shape, generator=torch.Generator().manual_seed(len(shape))).to(dtype)
         inputs = {{
             "rms_norm": (r(2, 3, 40), r(40), 1e-6, dtype),
@@ -104,10 +161,19 @@ for item in _passes("triton-fused"):
             "silu_mul": (r(3, 50), r(3, 50) - 1),
             "quick_gelu": (r(3, 50),),
         }}[item.name]
+        if dtype == torch.float64:
+            with pytest.raises(ValueError, match="no kernel for"):
+                item.wrapper(*item.replacement_args(*inputs))
+            continue
         expected, found = item.pattern(*inputs), item.wrapper(*item.replacement_args(*inputs))
         rtol, atol = TOLERANCES[dtype]
         named = lambda message: f"{{item.name}} {{dtype}}: {{message}}"
         torch.testing.assert_close(found, expected, rtol=rtol, atol=atol, msg=named)
+    ones, nan = torch.ones(4), torch.full((1, 4), 0x7FFFFFFF, dtype=torch.int32).view(torch.float32)  # as a GPU's
+    if item.name == "batch_norm_relu":
+        assert item.wrapper(nan, ones, ones, ones, ones, 1e-5).isnan().all()
+    if item.name == "dropout_add_layer_norm":
+        assert item.wrapper(ones[None].bfloat16(), nan, ones, ones, 1e-5)[0].isnan().all()
     print(item.name)
 """
 

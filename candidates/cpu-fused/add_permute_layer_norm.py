@@ -4,6 +4,8 @@ import torch
 
 from pytest_passbench.kernels import cpp
 
+from .dtypes import require_one_dtype
+
 lib = cpp.load("""
 #include "passbench.h"
 using pb::vec;
@@ -54,9 +56,11 @@ def replacement_args(x, y, shape, w, b, eps):
 
 def add_permute_layer_norm(x, y, w, b, eps):
     """x, y: [n, d, h, w] of one shape; w, b: [d]."""
+    require_one_dtype("add_permute_layer_norm", x, y, w, b)
     n, d, height, width = x.shape
-    if y.shape != x.shape:
-        raise ValueError(f"add_permute_layer_norm: no kernel for shapes {tuple(x.shape)} and {tuple(y.shape)}")
+    if y.shape != x.shape or w.shape != (d,):
+        shapes = f"{tuple(x.shape)}, {tuple(y.shape)} and {tuple(w.shape)}"
+        raise ValueError(f"add_permute_layer_norm: no kernel for shapes {shapes}")
     out = torch.empty((n, height, width, d), dtype=x.dtype)
     lib.add_permute_layer_norm(x.contiguous(), y.contiguous(), w, b, out, n, d, height * width, eps, x.dtype)
     return out

@@ -4,6 +4,8 @@ import torch
 
 from pytest_passbench.kernels import cpp
 
+from .dtypes import require_one_dtype
+
 lib = cpp.load("""
 #include "passbench.h"
 using pb::vec;
@@ -25,6 +27,7 @@ def replacement_args(x, y):
 
 
 def add_relu(x, y):
+    require_one_dtype("add_relu", x, y)
     if x.shape != y.shape:
         raise ValueError(f"add_relu: no kernel for shapes {tuple(x.shape)} and {tuple(y.shape)}")
     out = torch.empty_like(x)

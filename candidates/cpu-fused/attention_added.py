@@ -11,7 +11,7 @@ def pattern(scores, mask, wide, dtype, p):
 
 
 def replacement_args(scores, mask, wide, dtype, p):
-    return scores, mask, 1.0, dtype, "scaled"
+    return scores, mask, 1.0, wide, dtype, "scaled"
 
 
 def replacement_func():

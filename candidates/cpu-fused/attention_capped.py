@@ -12,7 +12,7 @@ def pattern(scores, cap, mask, wide, dtype, p):
 
 
 def replacement_args(scores, cap, mask, wide, dtype, p):
-    return scores, mask, cap, dtype, "capped"
+    return scores, mask, cap, wide, dtype, "capped"
 
 
 def replacement_func():

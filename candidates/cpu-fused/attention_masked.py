@@ -11,7 +11,7 @@ def pattern(scores, scale, mask, wide, dtype, p):
 
 
 def replacement_args(scores, scale, mask, wide, dtype, p):
-    return scores, mask, scale, dtype, "scaled"
+    return scores, mask, scale, wide, dtype, "scaled"
 
 
 def replacement_func():

@@ -4,6 +4,8 @@ import torch
 
 from pytest_passbench.kernels import cpp
 
+from .dtypes import require_one_dtype
+
 lib = cpp.load("""
 #include "passbench.h"
 using pb::vec;
@@ -30,6 +32,7 @@ extern "C" void batch_norm(pb::in x, pb::in mean, pb::in var, pb::in w, pb::in b
 
 def batch_norm(x, mean, var, w, b, eps, route):
     """x: [n, c, ...]; the others: [c]."""
+    require_one_dtype("batch_norm", x, mean, var, w, b)
     n, c = x.shape[:2]
     out = torch.empty_like(x)
     lib.batch_norm(x, mean, var, w, b, out, n, c, x.numel() // (n * c), eps, route == "silu", x.dtype)

@@ -4,6 +4,8 @@ import torch
 
 from pytest_passbench.kernels import cpp
 
+from .dtypes import require_one_dtype
+
 lib = cpp.load("""
 #include "passbench.h"
 using pb::vec;
@@ -25,6 +27,7 @@ def replacement_args(gate, up):
 
 
 def gelu_mul(gate, up):
+    require_one_dtype("gelu_mul", gate, up)
     if gate.shape != up.shape:
         raise ValueError(f"gelu_mul: no kernel for shapes {tuple(gate.shape)} and {tuple(up.shape)}")
     out = torch.empty_like(gate)

@@ -4,6 +4,8 @@ import torch
 
 from pytest_passbench.kernels import cpp
 
+from .dtypes import require_one_dtype
+
 lib = cpp.load("""
 #include "passbench.h"
 using pb::vec;
@@ -36,12 +38,16 @@ def replacement_args(norm, x, w, b, eps):
 
 
 def response_norm(norm, x, w, b, eps):
-    """norm: [n, 1, 1, d]; x: [n, ..., d]; w, b: d elements."""
-    d = w.numel()
-    if x.numel() == d:  # a product matches in either order
+    """norm: [n, 1, ..., d], or one row; x: [n, ..., d]; w, b: d elements."""
+    require_one_dtype("response_norm", norm, x, w, b)
+    d = norm.shape[-1]
+    if w.numel() != d:  # a product matches in either order
         x, w = w, x
-        d = w.numel()
     batch = norm.numel() // d
+    widths = {w.numel(), b.numel(), *(y.shape[-1] for y in (x, w, b))}
+    if widths != {d} or norm.dim() != x.dim() or norm.shape[0] != batch or batch not in (1, x.shape[0]):
+        shapes = ", ".join(str(tuple(y.shape)) for y in (norm, x, w, b))
+        raise ValueError(f"response_norm: no kernel for shapes {shapes}")
     out = torch.empty_like(x)
     lib.response_norm(norm, x, w, b, out, batch, x.numel() // (batch * d), d, eps, x.dtype)
     return out

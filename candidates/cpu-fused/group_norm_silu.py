@@ -4,6 +4,8 @@ import torch
 
 from pytest_passbench.kernels import cpp
 
+from .dtypes import require_one_dtype
+
 lib = cpp.load("""
 #include "passbench.h"
 using pb::vec;
@@ -42,6 +44,7 @@ def replacement_args(x, groups, w, b, eps):
 
 def group_norm_silu(x, groups, w, b, eps):
     """x: [n, c, ...]; w, b: [c]."""
+    require_one_dtype("group_norm_silu", x, w, b)
     n, c = x.shape[:2]
     out = torch.empty_like(x)
     lib.group_norm_silu(x, w, b, out, n, c, x.numel() // (n * c), groups, eps, x.dtype)

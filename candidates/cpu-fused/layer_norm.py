@@ -4,6 +4,8 @@ import torch
 
 from pytest_passbench.kernels import cpp
 
+from .dtypes import require_one_dtype
+
 lib = cpp.load("""
 #include "passbench.h"
 using pb::vec;
@@ -37,8 +39,11 @@ def add_layer_norm(x, gamma, y, w, b, eps, route):
     b = torch.zeros_like(w) if b is None else b
     if gamma is not None and gamma.numel() != d:  # a product matches in either order
         x, gamma = gamma, x
-    if x.shape != y.shape:
-        raise ValueError(f"add_layer_norm: no kernel for shapes {tuple(x.shape)} and {tuple(y.shape)}")
+    weights = (w, b) if gamma is None else (w, b, gamma)
+    require_one_dtype("add_layer_norm", x, y, *weights)
+    if x.shape != y.shape or any(z.numel() != x.shape[-1] or z.shape[-1] != x.shape[-1] for z in weights):
+        shapes = ", ".join(str(tuple(z.shape)) for z in (x, y, *weights))
+        raise ValueError(f"add_layer_norm: no kernel for shapes {shapes}")
     out = torch.empty_like(x)
     total = torch.empty_like(x) if route == "both" else None
     lib.add_layer_norm(x, gamma, y, w, b, total, out, x.numel() // d, d, eps, x.dtype)

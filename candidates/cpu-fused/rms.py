@@ -41,8 +41,10 @@ def rms_norm(x, y, w, eps, offset, dtype, route):
     """
     if y is not None and x.dtype != dtype:  # a sum matches in either order
         x, y = y, x
-    if x.dtype != dtype or (y is not None and (y.dtype != w.dtype or y.shape != x.shape)):
-        raise ValueError(f"rms_norm: no kernel for {x.dtype} and {w.dtype} to {dtype}")
+    if x.dtype != dtype or dtype not in (w.dtype, torch.float32) or w.shape != x.shape[-1:]:
+        raise ValueError(f"rms_norm: no kernel for {x.dtype} of {tuple(x.shape)} and {w.dtype} of {tuple(w.shape)}")
+    if y is not None and (y.dtype != w.dtype or y.shape != x.shape):
+        raise ValueError(f"rms_norm: no kernel for a sum with {y.dtype} of {tuple(y.shape)}")
     d = w.numel()
     out = torch.empty_like(x)
     total = torch.empty_like(x) if route == "both" else None

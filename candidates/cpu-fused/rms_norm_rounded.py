@@ -4,6 +4,8 @@ import torch
 
 from pytest_passbench.kernels import cpp
 
+from .dtypes import require_one_dtype
+
 lib = cpp.load("""
 #include "passbench.h"
 using pb::vec;
@@ -34,8 +36,10 @@ def replacement_args(x, y, w, eps):
 
 def rms_norm(x, y, w, eps):
     """x gives the scale, y is scaled (mostly the same): [..., d]; w: [d]."""
-    if not x.dtype == y.dtype == w.dtype or x.shape != y.shape:
-        raise ValueError(f"rms_norm: no kernel for {x.dtype}, {y.dtype} and {w.dtype}")
+    require_one_dtype("rms_norm", x, y, w)
+    if x.shape != y.shape or w.shape != x.shape[-1:]:
+        shapes = f"{tuple(x.shape)}, {tuple(y.shape)} and {tuple(w.shape)}"
+        raise ValueError(f"rms_norm: no kernel for shapes {shapes}")
     d = w.numel()
     out = torch.empty_like(y)
     lib.rms_norm(x, y, w, out, y.numel() // d, d, eps, y.dtype)

@@ -4,6 +4,8 @@ import torch
 
 from pytest_passbench.kernels import cpp
 
+from .dtypes import require_one_dtype
+
 lib = cpp.load("""
 #include "passbench.h"
 using pb::vec;
@@ -41,11 +43,15 @@ def replacement_args(x, cos, sin, half):
 
 
 def rotary(x, cos, sin, half):
-    """x: [b, h, s, width]; cos, sin: as x, or with ones before the width."""
+    """x: [b, h, s, width]; cos, sin: of one shape, as x or with ones before the width; 0 <= half <= width."""
+    require_one_dtype("rotary", x, cos, sin)
     out = torch.empty_like(x)
     n0, n1, n2, width = cos.shape
     c0, c1, c2, _ = cos.stride()
-    if out.stride() != x.stride() or x.stride(-1) != 1 or cos.stride() != sin.stride() or width != x.shape[-1]:
+    if cos.shape != sin.shape or width != x.shape[-1] or not 0 <= half <= width:
+        shapes = f"{tuple(x.shape)}, {tuple(cos.shape)} and {tuple(sin.shape)}"
+        raise ValueError(f"rotary: no kernel for shapes {shapes} and {half} as the half")
+    if out.stride() != x.stride() or cos.stride() != sin.stride() or {x.stride(-1), cos.stride(-1)} != {1}:
         raise ValueError(f"rotary: no kernel for strides {x.stride()}, {cos.stride()} and {sin.stride()}")
     turns = 0 if n0 == 1 else c0, 0 if n1 == 1 else c1, 0 if n2 == 1 else c2
     at = x.data_ptr(), cos.data_ptr(), sin.data_ptr(), out.data_ptr()

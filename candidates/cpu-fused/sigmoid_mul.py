@@ -4,6 +4,8 @@ import torch
 
 from pytest_passbench.kernels import cpp
 
+from .dtypes import require_one_dtype
+
 lib = cpp.load("""
 #include "passbench.h"
 using pb::vec;
@@ -31,8 +33,10 @@ def replacement_args(x, gate):
 
 def sigmoid_mul(x, gate):
     """x: [n, c, ...]; gate: as x, or [n, c, 1, ...]."""
+    require_one_dtype("sigmoid_mul", x, gate)
     gates = gate.numel()
-    if gate.shape != x.shape and (gate.shape[:2] != x.shape[:2] or gates != x.shape[0] * x.shape[1]):
+    by_plane = gate.dim() == x.dim() and gate.shape[:2] == x.shape[:2] and gates == x.shape[0] * x.shape[1]
+    if gate.shape != x.shape and not by_plane:
         raise ValueError(f"sigmoid_mul: no kernel for shapes {tuple(x.shape)} and {tuple(gate.shape)}")
     out = torch.empty_like(x)
     lib.sigmoid_mul(x, gate, out, gates, x.numel() // gates, x.dtype)

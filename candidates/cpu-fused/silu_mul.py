@@ -4,6 +4,8 @@ import torch
 
 from pytest_passbench.kernels import cpp
 
+from .dtypes import require_one_dtype
+
 lib = cpp.load("""
 #include "passbench.h"
 using pb::vec;
@@ -35,6 +37,7 @@ def silu_mul(gate, up):
         out = torch.empty_like(gate)
         lib.silu_scaled(gate, up, out, gate.numel(), gate.dtype)
         return out
+    require_one_dtype("silu_mul", gate, up)
     if gate.shape != up.shape:
         raise ValueError(f"silu_mul: no kernel for shapes {tuple(gate.shape)} and {tuple(up.shape)}")
     out = torch.empty_like(gate)

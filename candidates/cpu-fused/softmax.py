@@ -54,8 +54,10 @@ def strides(x):
     return 0, 0 if n1 == 1 else s1, 0 if n2 == 1 else s2, 0 if n3 == 1 else s3
 
 
-def output(sizes, x, dtype):
-    """Room for the result, and whether it is wider than x."""
+def output(sizes, x, dtype, between=torch.float32):
+    """Room for the result, and whether it is wider than x. The softmax itself is of the dtype `between`, or None."""
+    if (between or x.dtype) not in (torch.float32, dtype):  # the kernel rounds once
+        raise ValueError(f"softmax: no kernel for {x.dtype} to {between or x.dtype} to {dtype}")
     if dtype is not None and dtype != x.dtype and dtype != torch.float32:
         raise ValueError(f"softmax: no kernel for {x.dtype} to {dtype}")
     out = torch.empty(sizes, dtype=x.dtype if dtype is None else dtype)
@@ -70,12 +72,15 @@ def plain(x, scale, dtype):
     return out
 
 
-def masked(x, mask, number, dtype, route):
-    """softmax(x * number + mask), or on the route "capped" softmax(tanh(x / number) * number + mask); 4-d."""
+def masked(x, mask, number, between, dtype, route):
+    """softmax(x * number + mask), or on the route "capped" softmax(tanh(x / number) * number + mask); 4-d.
+
+    The softmax is of the dtype `between`; `dtype` is the result's.
+    """
     n1, n2, n3, d = x.shape
     if mask.dtype != x.dtype or mask.shape[-1] != d:
         raise ValueError(f"softmax: no kernel for a {mask.dtype} mask of shape {tuple(mask.shape)}")
-    out, wide = output(x.shape, x, dtype)
+    out, wide = output(x.shape, x, dtype, between)
     kind = 2 if route == "capped" else 1
     at = mask.data_ptr()
     lib.softmax(kind, x, at, None, out, 1, n1, n2, n3, d, *strides(x), *strides(mask), *NONE, number, x.dtype, wide)

@@ -4,6 +4,8 @@ import torch
 
 from pytest_passbench.kernels import cpp
 
+from .dtypes import require_one_dtype
+
 lib = cpp.load("""
 #include "passbench.h"
 using pb::vec;
@@ -27,8 +29,9 @@ def replacement_args(x, bias):
 
 def softplus_bias(x, bias):
     """x: [..., d], bias: [d]."""
+    require_one_dtype("softplus_bias", x, bias)
     n, d = x.numel(), bias.numel()
-    if x.shape[-1] != d:
+    if x.shape[-1:] != (d,) or bias.shape[-1:] != (d,):
         raise ValueError(f"softplus_bias: no kernel for shapes {tuple(x.shape)} and {tuple(bias.shape)}")
     out = torch.empty_like(x)
     lib.softplus_bias(x, bias, out, n, d, x.dtype)

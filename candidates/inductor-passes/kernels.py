@@ -45,8 +45,16 @@ def _of_one_dtype(*tensors):
     return tuple(tensor.to(torch.float32) for tensor in tensors)
 
 
+def _check_rows(x, residual, w):
+    """Raise ValueError unless two tensors are of one shape, and ``w`` has a number for each place in a row."""
+    if x.shape != residual.shape or w.shape != x.shape[-1:]:
+        shapes = f"{tuple(x.shape)}, {tuple(residual.shape)} and {tuple(w.shape)}"
+        raise ValueError(f"rms_norm: no kernel for shapes {shapes}")
+
+
 def rms_norm(x, w, eps):
     """Return the norm of the rows of ``x``, times ``w``."""
+    _check_rows(x, x, w)
     x, w = _of_one_dtype(x, w)
     out, d = torch.empty_like(x), w.numel()
     lib.rms_norm(x, None, w, None, out, x.numel() // d, d, eps, x.dtype)
@@ -55,6 +63,7 @@ def rms_norm(x, w, eps):
 
 def fused_add_rms_norm(x, residual, w, eps):
     """Return the sum of ``x`` and ``residual``, and the norm of its rows, times ``w``."""
+    _check_rows(x, residual, w)
     x, residual, w = _of_one_dtype(x, residual, w)
     total, out, d = torch.empty_like(x), torch.empty_like(x), w.numel()
     lib.rms_norm(x, residual, w, total, out, x.numel() // d, d, eps, x.dtype)
@@ -63,7 +72,10 @@ def fused_add_rms_norm(x, residual, w, eps):
 
 def silu_and_mul(gate, up):
     """Return silu of ``gate``, times ``up``, for two tensors or for the halves of the rows of one."""
-    out, d = torch.empty(gate.shape, dtype=gate.dtype), gate.shape[-1]
-    rows, step = gate.numel() // d, gate.stride(-2)
-    lib.silu_and_mul(gate.data_ptr(), up.data_ptr(), out, rows, d, step, gate.dtype)
+    d, form = gate.shape[-1], (gate.dtype, gate.shape, gate.stride())
+    step = gate.view(-1, d).stride(0)  # RuntimeError, if rows are not equally far apart
+    if form != (up.dtype, up.shape, up.stride()) or gate.stride(-1) != 1:
+        raise ValueError(f"silu_and_mul: no kernel for {form} and {up.dtype, up.shape, up.stride()}")
+    out = torch.empty(gate.shape, dtype=gate.dtype)
+    lib.silu_and_mul(gate.data_ptr(), up.data_ptr(), out, gate.numel() // d, d, step, gate.dtype)
     return out

@@ -29,8 +29,9 @@ def replacement_args(scores, scale, dtype, p):
 
 
 def attention_softmax(scores, scale, dtype):
-    if not scores.is_contiguous():
-        raise ValueError(f"attention_softmax: no kernel for strides {scores.stride()}")
+    if not scores.is_contiguous() or torch.float64 in (scores.dtype, dtype):
+        kind = f"{scores.dtype} to {dtype} with strides {scores.stride()}"
+        raise ValueError(f"attention_softmax: no kernel for {kind}")
     d = scores.shape[-1]
     out = torch.empty_like(scores, dtype=dtype)
     kernel[(scores.numel() // d,)](scores, out, d, scale, BLOCK=triton.next_power_of_2(d))

@@ -16,11 +16,9 @@ def kernel(x, mean, var, w, b, out, channels, plane, eps, BLOCK: tl.constexpr):
     scale = tl.load(w + channel).to(tl.float32) / tl.sqrt(tl.load(var + channel).to(tl.float32) + eps)
     shift = tl.load(b + channel).to(tl.float32) - tl.load(mean + channel).to(tl.float32) * scale
     a = tl.load(x + image * plane + at, mask=inside).to(tl.float32)
-    tl.store(
-        out + image * plane + at,
-        rounded(tl.maximum(a * scale + shift, 0.0), out.dtype.element_ty),
-        mask=inside,
-    )
+    y = a * scale + shift
+    y = tl.where(y < 0, 0.0, y)  # NaN stays
+    tl.store(out + image * plane + at, rounded(y, out.dtype.element_ty), mask=inside)
 
 
 SIZES = [triton.Config({"BLOCK": size}, num_warps=4) for size in (512, 1024, 2048)]
@@ -38,8 +36,8 @@ def replacement_args(x, mean, var, w, b, momentum, eps):
 
 def batch_norm_relu(x, mean, var, w, b, eps):
     """x: [n, c, ...]; the others: [c]."""
-    if not x.is_contiguous():
-        raise ValueError(f"batch_norm_relu: no kernel for strides {x.stride()}")
+    if not x.is_contiguous() or x.dtype == torch.float64:
+        raise ValueError(f"batch_norm_relu: no kernel for {x.dtype} with strides {x.stride()}")
     n, c = x.shape[:2]
     plane = x.numel() // (n * c)
     out = torch.empty_like(x)

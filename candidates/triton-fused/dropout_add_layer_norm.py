@@ -36,6 +36,8 @@ def replacement_args(x, p, y, shape, w, b, eps):
 
 def add_layer_norm(x, y, w, b, eps):
     """x, y: [..., d] of one shape; w, b: [d]."""
+    if torch.float64 in (x.dtype, y.dtype) or w.shape != x.shape[-1:]:
+        raise ValueError(f"add_layer_norm: no kernel for {x.dtype} of {tuple(x.shape)} and weights {tuple(w.shape)}")
     if not (x.is_contiguous() and y.is_contiguous() and x.shape == y.shape):
         raise ValueError(f"add_layer_norm: no kernel for {tuple(x.shape)} and {tuple(y.shape)} with these strides")
     d = w.numel()

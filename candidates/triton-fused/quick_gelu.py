@@ -27,8 +27,8 @@ def replacement_args(x):
 
 
 def quick_gelu(x):
-    if not x.is_contiguous():
-        raise ValueError(f"quick_gelu: no kernel for strides {x.stride()}")
+    if not x.is_contiguous() or x.dtype == torch.float64:
+        raise ValueError(f"quick_gelu: no kernel for {x.dtype} with strides {x.stride()}")
     out = torch.empty_like(x)
     block = 1024 if x.is_cuda else 1 << 16
     kernel[(triton.cdiv(out.numel(), block),)](x, out, out.numel(), BLOCK=block)

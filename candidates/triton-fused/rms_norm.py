@@ -31,8 +31,10 @@ def replacement_args(x, w, eps, dtype):
 
 def rms_norm(x, w, eps, dtype):
     """x: [..., d], w: [d], both of dtype."""
-    if not (x.is_contiguous() and x.dtype == w.dtype == dtype):
+    if not (x.is_contiguous() and x.dtype == w.dtype == dtype != torch.float64):
         raise ValueError(f"rms_norm: no kernel for {x.dtype} with strides {x.stride()}, {w.dtype} and {dtype}")
+    if w.shape != x.shape[-1:]:
+        raise ValueError(f"rms_norm: no kernel for shapes {tuple(x.shape)} and {tuple(w.shape)}")
     d = w.numel()
     out = torch.empty_like(x)
     kernel[(x.numel() // d,)](x, w, out, d, eps, BLOCK=triton.next_power_of_2(d))

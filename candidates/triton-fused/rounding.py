@@ -13,5 +13,6 @@ def rounded(x, kind: tl.constexpr):
     if kind == tl.bfloat16:
         bits = x.to(tl.uint32, bitcast=True)
         bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
-        x = bits.to(tl.float32, bitcast=True)
+        near = bits.to(tl.float32, bitcast=True)
+        x = tl.where(x == x, near, x)  # NaN stays
     return x.to(kind).to(tl.float32)

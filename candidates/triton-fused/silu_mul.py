@@ -27,6 +27,8 @@ def replacement_args(gate, up):
 
 
 def silu_mul(gate, up):
+    if torch.float64 in (gate.dtype, up.dtype):
+        raise ValueError(f"silu_mul: no kernel for {gate.dtype} and {up.dtype}")
     if not (gate.is_contiguous() and up.is_contiguous() and gate.shape == up.shape):
         raise ValueError(f"silu_mul: no kernel for {tuple(gate.shape)} and {tuple(up.shape)} with these strides")
     out = torch.empty_like(gate)

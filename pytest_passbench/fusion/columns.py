@@ -179,11 +179,7 @@ class _Join:
             return type(first)(self.join(parts) for parts in zip(*items, strict=True))
         if type(first) is int and all(type(item) is int for item in items):
             return size(items)
-        if (
-            type(first) is float
-            and any(item != first for item in items)
-            and all(type(item) is float for item in items)
-        ):
+        if any(item != first for item in items) and all(type(item) is float for item in items):
             return SizedNumber(items)
         if any(item != first or type(item) is not type(first) for item in items):
             raise Unsupported("a number that differs")

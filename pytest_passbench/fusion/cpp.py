@@ -7,18 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
-from pytest_passbench.fusion.ir import (
-    HALVES,
-    Access,
-    Buffer,
-    Expression,
-    Kind,
-    Nest,
-    Store,
-    below,
-    c_type,
-    size_text,
-)
+from pytest_passbench.fusion.ir import HALVES, Access, Buffer, Expression, Kind, Nest, Store, below, c_type, size_text
 from pytest_passbench.fusion.prelude import PARTS
 from pytest_passbench.fusion.triton_text import HELPERS
 

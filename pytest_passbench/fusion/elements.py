@@ -81,9 +81,13 @@ RULES.update({name: Rule(_exact(texts), exact=True) for name, texts in EXACT.ite
 
 def _operands(lowering: Lowering, call: Call, index: Index, *names: str, rounded: bool = False) -> list[Expression]:
     """Return operands as what the result consists of. Numbers are ``rounded`` to its dtype, or stay as they are."""
-    kind, dtype = kind_of(_result(call)), _result(call)
-    plain = dtype if rounded or kind != Kind.REAL else None
-    return [lowering.cast(lowering.operand(call.arguments[name], index, plain), kind) for name in names]
+    kind, dtype, operands = kind_of(_result(call)), _result(call), []
+    for name in names:
+        item = call.arguments[name]
+        x = lowering.operand(item, index, dtype if rounded or kind != Kind.REAL else None)
+        factor = name == "other" and call.name in ("mul", "div") and not getattr(item, "sizes", ())  # not rounded
+        operands.append(lowering.cast(x, kind) if factor else lowering.converted(x, dtype))
+    return operands
 
 
 @rule("add", "sub", "rsub")
@@ -125,7 +129,10 @@ def _remainder(lowering: Lowering, call: Call, index: Index) -> Expression:
 def _extremum(lowering: Lowering, call: Call, index: Index) -> Expression:
     _same_dtype(call)
     x, y = _operands(lowering, call, index, "self", "other")
-    return lowering.apply("greater({0}, {1})" if call.name == "maximum" else "lesser({0}, {1})", x, y, kind=x.kind)
+    greatest, least = "greater({0}, {1})", "lesser({0}, {1})"
+    if x.kind == Kind.MASK:  # whose true is less than false
+        greatest, least = "({0} | {1})", "({0} & {1})"
+    return lowering.apply(greatest if call.name == "maximum" else least, x, y, kind=x.kind)
 
 
 @rule(*COMPARISONS)
@@ -133,8 +140,9 @@ def _compare(lowering: Lowering, call: Call, index: Index) -> Expression:
     _same_dtype(call)
     other, dtype = call.arguments["other"], call.arguments["self"].dtype
     x, y = lowering.operand(call.arguments["self"], index), lowering.operand(other, index, dtype)
-    kind = Kind.REAL if Kind.REAL in (x.kind, y.kind) else Kind.WHOLE
-    return lowering.compare(COMPARISONS[call.name], lowering.cast(x, kind), lowering.cast(y, kind))
+    plain = torch.float32 if Kind.REAL in (x.kind, y.kind) else torch.int64
+    common = next((value.dtype for value in call.values() if kind_of(value.dtype) == Kind.REAL), plain)
+    return lowering.compare(COMPARISONS[call.name], *(lowering.converted(item, common) for item in (x, y)))
 
 
 @rule(*LOGIC)
@@ -247,7 +255,7 @@ def _glu(lowering: Lowering, call: Call, index: Index) -> Expression:
 @rule("clone", "_to_copy", "copy", "contiguous", exact=True)
 def _copy(lowering: Lowering, call: Call, index: Index) -> Expression:
     x = lowering.operand(call.arguments.get("src", call.arguments.get("self")), index)
-    return lowering.cast(x, kind_of(_result(call)))
+    return lowering.converted(x, _result(call))
 
 
 CONSTANTS = {"zeros": 0, "zeros_like": 0, "new_zeros": 0, "zero": 0, "ones": 1, "ones_like": 1, "new_ones": 1}

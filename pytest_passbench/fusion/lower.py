@@ -66,8 +66,8 @@ Element: TypeAlias = "Callable[[Lowering, Call, Index], Expression]"
 class Rule:
     """A rule for an operator: the expression of an element of its result.
 
-    ``loops`` gives the domain of an operator that reduces. ``exact``: the result is one of the operands or a number
-    of its dtype, which needs no rounding.
+    ``loops`` gives the domain of an operator that reduces. ``exact``: the result is one of the operands, as its dtype
+    has it, or a number of its dtype. Neither needs rounding.
     """
 
     element: Element
@@ -101,12 +101,8 @@ class Lowering:
         self.loops, self.stored, self.inside, self.rules = loops, stored, inside, rules
         self.zero = (0,) * len(loops.sizes)
         places, rank = loops.places(), len(loops.dimensions())
-        self.home = tuple(
-            Affine(
-                0, tuple(step * (d == dim and size > 1) for (d, step), size in zip(places, loops.sizes, strict=True))
-            )
-            for dim in range(rank)
-        )
+        steps = [(d, step * (size > 1)) for (d, step), size in zip(places, loops.sizes, strict=True)]
+        self.home = tuple(Affine(0, tuple(step * (d == dim) for d, step in steps)) for dim in range(rank))
         self._known: dict[Any, Expression] = {}
         self._elements: dict[Any, Expression] = {}
 
@@ -175,6 +171,11 @@ class Lowering:
     def cast(self, x: Expression, kind: Kind) -> Expression:
         """Return an expression as another kind: true is 1, and what is not 0 is true."""
         return x if x.kind == kind else self.apply(_CASTS[x.kind, kind], x, kind=kind)
+
+    def converted(self, x: Expression, dtype: torch.dtype) -> Expression:
+        """Return an expression as the kind of a dtype. Whole numbers are rounded if it is a floating dtype."""
+        y = self.cast(x, kind_of(dtype))
+        return self.rounded(y, dtype) if (x.kind, y.kind) == (Kind.WHOLE, Kind.REAL) else y
 
     def real(self, x: Expression) -> Expression:
         """Return an expression as floats."""

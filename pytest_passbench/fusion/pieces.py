@@ -118,6 +118,10 @@ def _nearest(call: Call, buffer: Buffer) -> Iterator[Piece]:
     factors = [new // size for new, size in zip(buffer.sizes, value.sizes, strict=True)]
     if any(size * factor != new for size, factor, new in zip(value.sizes, factors, buffer.sizes, strict=True)):
         raise Unsupported("resizing by a fraction")
+    names = ("scales", "scales_d", "scales_h", "scales_w")
+    scales = [call.arguments[name] for name in names if name in call.arguments]
+    if any(scale not in (None, factor) for scale, factor in zip(scales, factors[2:], strict=True)):
+        raise Unsupported("resizing by another factor than the sizes have")
     dims = tuple(x for pair in zip(value.sizes, factors, strict=True) for x in pair)
     strides = [x for factor, stride in zip(factors, buffer.strides, strict=True) for x in (factor * stride, stride)]
     yield Piece(buffer, dims, tuple(strides), 0, value, lambda index: index[::2])

@@ -112,6 +112,7 @@ template <class T> inline vec bf16_rounded(vec x) {  // what eager rounds in bfl
 """,
     "remainder": """\
 inline whole remainder(whole x, whole y) {  // has the sign of y
+  y = y == 0 ? every(1) : y;  // as lanes without an element are; eager raises for an element of 0
   whole r = x % y;
   return (r != 0) & ((r < 0) ^ (y < 0)) ? r + y : r;
 }

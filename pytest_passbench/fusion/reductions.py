@@ -83,6 +83,8 @@ def _vector_norm(lowering: Lowering, call: Call, _index: Index) -> Expression:
 @rule("amax", "amin", "max", "min", loops=along, exact=True)
 def _greatest(lowering: Lowering, call: Call, _index: Index) -> Expression:
     x = lowering.read(call.arguments["self"], lowering.home)
+    if x.kind == Kind.MASK:
+        raise Unsupported(f"{call.name} of bools")
     if call.name in ("amax", "max"):
         return lowering.reduce("greatest", x)
     return lowering.apply("-{0}", lowering.reduce("greatest", lowering.apply("-{0}", x, kind=x.kind)), kind=x.kind)
@@ -172,6 +174,8 @@ def _channels(lowering: Lowering, call: Call, index: Index, *names: str) -> list
       "_batch_norm_no_update", loops=by_channel)  # fmt: skip
 def _batch_norm(lowering: Lowering, call: Call, index: Index) -> Expression:
     a = call.arguments
+    if a.get("training", False) and a.get("running_mean") is not None:
+        raise Unsupported("a batch norm that updates its statistics")
     weight, bias = _channels(lowering, call, index, "weight", "bias")
     x = lowering.read(a["input"], index)
     if a.get("training", False):

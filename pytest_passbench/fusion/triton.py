@@ -13,7 +13,7 @@ from pytest_passbench.fusion.columns import SizedNumber
 from pytest_passbench.fusion.cpp import registers
 from pytest_passbench.fusion.function import pointers, with_numbers, with_sizes, wrapped
 from pytest_passbench.fusion.ir import Access, Buffer, Expression, Kind, Nest, Store, Unsupported, below, size_text
-from pytest_passbench.fusion.triton_text import helpers, in_triton
+from pytest_passbench.fusion.triton_text import in_triton
 
 WIDEST = 1 << 14
 """The elements of a row that a program holds as one block. A longer row is read in blocks, once for each sweep."""
@@ -47,12 +47,6 @@ def triton_kernels(name: str, nests: Sequence[Nest], generic: torch.dtype | None
     """Return a kernel for each nest, in the order in which they run. Raises Unsupported for what Triton lacks."""
     several = len(nests) > 1
     return [_kernel(f"{name}_{place}" if several else name, nest, generic) for place, nest in enumerate(nests, 1)]
-
-
-def source(kernels: Iterable[TritonNest]) -> str:
-    """Return the text of kernels with the helpers that they call."""
-    body = "\n\n".join(kernel.text for kernel in kernels)
-    return "\n\n".join([*helpers(body), body])
 
 
 def _kernel(name: str, nest: Nest, generic: torch.dtype | None) -> TritonNest:

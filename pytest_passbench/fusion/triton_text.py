@@ -117,7 +117,7 @@ def gelu(x):
     "softplus": """\
 @triton.jit
 def softplus(x):
-    return tl.where(x > 20.0, x, tl.log(1.0 + tl.exp(tl.minimum(x, 20.0))))
+    return tl.where(x > 20.0, x, log1p(tl.exp(tl.minimum(x, 20.0))))
 """,
 }
 """The functions that kernels call beside those of the language, by name."""
@@ -217,7 +217,7 @@ class _Parser:
             while self.peek() in ("{", "}"):
                 self.take()
             return "0.0"
-        if name in ("__builtin_inff", "__builtin_nan"):
+        if name in ("__builtin_inff", "__builtin_nanf"):
             self.take("(")
             while self.take() != ")":
                 pass

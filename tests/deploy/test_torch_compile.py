@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 import pytest_passbench
 from pytest_passbench.core.errors import UserError
@@ -18,6 +19,7 @@ from pytest_passbench.deploy.sizes import specialised
 from pytest_passbench.deploy.torch_compile import PassWarning
 from pytest_passbench.plans.launch import Argument, Request, contiguous
 from pytest_passbench.rewrite.errors import PassError
+from support.paths import ROOT
 
 ADD_RELU = '''
 import torch
@@ -180,6 +182,15 @@ def test_a_pass_that_fails_is_left_out_with_a_warning_that_names_it(tmp_path, x,
         outputs = torch.compile(model, backend=backend)(x)
     torch.testing.assert_close(outputs, model(x))
     assert not backend.report().matches
+
+
+@torch.no_grad()
+def test_a_shipped_pass_that_has_no_kernel_for_a_norm_without_a_weight_is_left_out(x):
+    backend = pytest_passbench.backend(ROOT / "candidates/cpu-fused")
+    compiled = torch.compile(lambda x: F.silu(F.group_norm(x, 2)), backend=backend)
+    with pytest.warns(PassWarning, match="pass group_norm_silu: its wrapper raised ValueError"):
+        outputs = compiled(x)
+    torch.testing.assert_close(outputs, F.silu(F.group_norm(x, 2)))
 
 
 def test_a_graph_that_needs_gradients_runs_in_eager_and_says_so(tmp_path, x):

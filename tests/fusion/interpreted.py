@@ -8,6 +8,7 @@ Prints a line for each result that is not as eager's at t = -5.
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 import tempfile
 from collections.abc import Callable
@@ -20,13 +21,16 @@ import torch.nn.functional as F
 from pytest_passbench.core.ladder import T_STRICT, tolerances
 from pytest_passbench.fusion.schedule import schedule
 from pytest_passbench.fusion.trace import trace
-from pytest_passbench.fusion.triton import HEAD, WIDEST, source, triton_kernels
+from pytest_passbench.fusion.triton import HEAD, WIDEST, triton_kernels
+from pytest_passbench.fusion.triton_text import helpers
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "elementwise, with a broadcast": lambda x, y: (torch.where(x > y, (x + y).sigmoid(), -x) / 3, x > 0.5, x**3),
     "functions": lambda x, y: (x.tanh(), F.gelu(x), F.gelu(x, approximate="tanh"), F.silu(x), x.erf(), x.expm1()),
     "more functions": lambda x, y: ((x.abs() + 1).log(), x.abs().log1p(), F.softplus(x), F.leaky_relu(x), x.sin()),
+    "what is nearly nothing": lambda x, y: F.softplus(x.float() - 20) * 1e8,
+    "NaN and bools": lambda x, y: (torch.where(x > 0, x, math.nan), torch.maximum(x > 0, y > 0)),
     "limits": lambda x, y: (x.clamp(-0.5, 0.5), torch.maximum(x, y), F.relu(x), F.hardswish(x), F.hardtanh(x)),
     "moved": lambda x, y: ((x + 1).transpose(0, 1).contiguous(), (x * y).flip(0), torch.cat([x, y.expand(x.shape)])),
     "sums": lambda x, y: (x.sum(-1), x.mean(0, keepdim=True), x.float().sum(), x.amax(-1), (x * y).amin(0)),
@@ -52,7 +56,8 @@ def run(function: Callable[..., Any], inputs: Any, folder: Path) -> Any:
     recorded = trace(function, inputs)
     kernels = triton_kernels("k", schedule(recorded))
     path = folder / "kernels.py"
-    path.write_text(f"{HEAD}\n\n{source(kernels)}")
+    body = "\n\n".join(kernel.text for kernel in kernels)
+    path.write_text("\n\n".join([HEAD, *helpers(body), body]))
     spec = importlib.util.spec_from_file_location("kernels", path)
     assert spec
     assert spec.loader

@@ -200,6 +200,26 @@ def test_nan_and_infinity_come_through() -> None:
     assert_equal(lambda x: (x.relu(), x.clamp(-1, 1), torch.maximum(x, -x), x.amax(), x > 0), [x], exact=True)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_whole_numbers_are_rounded_where_eager_rounds_them(dtype: torch.dtype) -> None:
+    def mixed(x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        cast = n.to(x.dtype) - 256
+        return cast, torch.maximum(x, n), x * n, x / n[0], n[0] - x, x.clamp(min=n), x == n, n > x, n > 256.5
+
+    n = torch.tensor([257, 259, 300, 2049, 2051, 4097, -3])
+    assert_equal(mixed, [torch.tensor([1.5, 260, 300, 2048, 2052, 4096, 0]).to(dtype), n], exact=True)
+
+
+def test_a_remainder_of_a_row_that_fills_no_register() -> None:
+    a, b = torch.arange(-10, 11), torch.arange(1, 22) * torch.tensor([1, -1, 2] * 7)
+    assert_equal(torch.remainder, [a, b], exact=True)
+
+
+def test_the_greater_of_two_bools_is_true() -> None:
+    a, b = torch.tensor([True, True, False, False]), torch.tensor([False, True, False, True])
+    assert_equal(lambda a, b: (torch.maximum(a, b), torch.minimum(a, b)), [a, b], exact=True)
+
+
 @pytest.mark.parametrize(
     ("function", "operator"),
     [
@@ -209,6 +229,9 @@ def test_nan_and_infinity_come_through() -> None:
         (lambda x: (x * 2)[0].zero_(), "zero_"),
         (lambda x: x.double() + 1, "float64"),
         (lambda x: x.median(), "median"),
+        (lambda x: (x > 0).amax(0), "amax of bools"),
+        (lambda x: F.batch_norm(x, x[0], x[1], training=True), "a batch norm that updates its statistics"),
+        (lambda x: F.interpolate(x[None], scale_factor=2.3), "another factor than the sizes have"),
         (lambda x: x * x.sum().item(), "meta"),
     ],
 )
