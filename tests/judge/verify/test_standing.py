@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.reference import references
-from pytest_passbench.judge.verify.standing import Accuracy
+from pytest_passbench.judge.verify.standing import Accuracy, Stability
 
 ROUNDED = pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
 SEEDS = st.integers(0, 1 << 30)
@@ -167,3 +169,15 @@ def test_null_answers_are_tried(name):
     assert not reference_of(exact, eager).accepts_null([])
     assert reference_of(exact, eager).accepts_null([copied])
     assert reference_of(torch.zeros(50, dtype=torch.float64), torch.zeros(50, dtype=eager.dtype)).accepts_null([])
+
+
+@pytest.mark.parametrize(
+    ("size", "differing", "unstable"), [(1, 1, []), (16, 2, []), (16, 3, [0]), (1000, 62, []), (1000, 64, [0])]
+)
+def test_one_whole_number_of_a_tie_is_no_unstable_answer(size, differing, unstable):
+    expected = torch.arange(size)
+    answer = torch.where(expected < differing, expected + 1, expected)
+    stability = Stability()
+    for value, level in ((expected, -11), (answer, NEVER)):
+        stability.add([level], [SimpleNamespace(value=expected)], [SimpleNamespace(value=value)], -5)
+    assert stability.unstable == unstable
