@@ -90,8 +90,7 @@ def _parts(spec: str) -> tuple[Path, str]:
 def _proposal(module: Any) -> str:
     proposals = [name for name, value in vars(module).items()
                  if name != EXAMPLE and getattr(value, "__module__", "") == module.__name__]  # fmt: skip
-    names = line(", ".join(proposals))
-    return f"it has {names}" if names else "name a class, a function or a module of that file"
+    return f"it has {line(', '.join(proposals))}" if proposals else "name a class, a function or module of that file"
 
 
 def _load(path: Path) -> Any:

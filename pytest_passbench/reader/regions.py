@@ -14,6 +14,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from pytest_passbench.plans.graphs import opaque_call
 from pytest_passbench.plans.regions import MAX_REGIONS, graph_module
 from pytest_passbench.reader.importing import AnyLoaded, LoadedRegionPass
+from pytest_passbench.suite.batching import is_batching
 
 
 class _PassSupport(OperatorSupportBase):
@@ -28,7 +29,7 @@ class _PassSupport(OperatorSupportBase):
 
 
 def _answer(supported: Callable[..., Any], node: Node) -> bool:
-    if node.op not in ("call_function", "call_method") or node.target is opaque_call:
+    if node.op not in ("call_function", "call_method") or node.target is opaque_call or is_batching(node):
         return False
     answer = supported(node)
     if not isinstance(answer, bool):

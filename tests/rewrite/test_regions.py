@@ -11,6 +11,7 @@ import torch
 
 from pytest_passbench.plans.graphs import opaque_call
 from pytest_passbench.reader.importing import LoadedRegionPass
+from pytest_passbench.suite.batching import is_batching
 from support.reference_passes import apply_passes, graph, reference
 
 
@@ -106,6 +107,20 @@ def test_nodes_have_forms_and_kernels_are_opaque():
     assert (view.device.type, view.shape, view.dtype) == ("meta", (3, 6), torch.float32)
     assert view.untyped_storage()._cdata == base.untyped_storage()._cdata
     assert all(node.meta["tensor_meta"].shape == node.meta["val"].shape for node in seen.values())
+
+
+LEVEL = """n = torch._C._functorch._vmap_increment_nesting(4, 'error')
+a = torch._C._functorch._add_batch_dim(in_0, 0, 1)
+b = torch._C._functorch._remove_batch_dim(a * 2, 1, 4, 0)
+m = torch._C._functorch._vmap_decrement_nesting()
+return (b.relu(),)"""
+
+
+def test_a_pass_is_not_asked_about_the_calls_around_a_level_of_vmap():
+    asked = []
+    result = rewritten(LEVEL, region_pass(lambda node: asked.append(node) is None))
+    assert not any(map(is_batching, asked))
+    assert result.reports[0].operators == ["relu"]
 
 
 @pytest.mark.parametrize(
