@@ -92,11 +92,11 @@ class Active:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note the items to be judged, if this process has them."""
         costs = {item.nodeid: cost(item.ref) for item in session.items if isinstance(item, TaskItem)}
-        summary.expect(self.state, costs)
         if self.state.plan.reports:
             _check(costs, session.items)
-            if costs:
-                summary.make_folder(self.state)
+        summary.expect(self.state, costs)
+        if self.state.plan.reports and costs:
+            summary.make_folder(self.state)
         worker = self.state.plan.worker
         self.state.expected = -(-sum(costs.values()) // (1 if worker is None else worker.count))
 
@@ -104,8 +104,9 @@ class Active:
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         """Note the items to be judged, if the workers have them."""
         if not self.state.progress.costs:
-            summary.expect(self.state, summary.costs(self.state, ids))
-            _check(self.state.progress.costs, ids)
+            costs = summary.costs(self.state, ids)
+            _check(costs, ids)
+            summary.expect(self.state, costs)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

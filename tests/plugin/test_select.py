@@ -79,6 +79,7 @@ def test_two_tasks_of_one_id_are_refused(bench, args):
     result = bench.run("--candidate=passes", *args)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*b/x.task.yaml: task id 'x' is also that of a/x.task.yaml (rename one)"])
+    assert not list(bench.path.glob("reports/*/results.json"))
 
 
 def test_node_ids_of_installed_tasks_work_though_they_are_no_paths_here(bench):
@@ -194,7 +195,7 @@ def test_a_candidates_files_are_never_imported_or_collected(bench):
     for name in ("testing", "testing/test_deep"):
         bench.file(f"{name}/conftest.py", evil)
         bench.file(f"{name}/test_evil.py", evil)
-    bench.file("own/a.task.yaml", bench.text("a"))
+    bench.file("own/b.task.yaml", bench.text("b"))
     bench.task("a")
     bench.run_apart("--candidate=testing").assert_outcomes(passed=1)
     bench.run_apart("--candidate=testing", ".").assert_outcomes(passed=2)

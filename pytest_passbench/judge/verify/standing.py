@@ -107,7 +107,7 @@ def far_share(expected: torch.Tensor | None, answer: torch.Tensor | None) -> flo
     if expected.numel() == 0 or expected.is_complex():
         return 0.0
     if not expected.is_floating_point():
-        return max(0, int((expected != answer).sum()) - 1) / expected.numel()
+        return float(max(0, int((expected != answer).sum()) - 1) / expected.numel())
     far = ~explained_by_rounding(expected, answer)
     if expected.dtype is torch.float16:
         far &= answer.isfinite()
