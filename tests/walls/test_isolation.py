@@ -96,6 +96,7 @@ def leftovers() -> set[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.sample
 @pytest.mark.bubblewrap
 def test_from_a_reader_nothing_is_reached(bench, wrapper, tmp_path, monkeypatch):
     (tmp_path / "own").mkdir()  # other judges may be at work beside this one

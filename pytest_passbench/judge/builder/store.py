@@ -75,9 +75,15 @@ def _prune(folder: Path) -> None:
         excess -= size
 
 
-def _private(folder: Path) -> Path:
-    """Make ``folder`` if need be, writable by its user only, since its files are loaded. Raises UserError."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+def _private(folder: Path) -> Path | None:
+    """Make ``folder`` if need be, writable by its user only, since its files are loaded. Raises UserError.
+
+    Return None where the disk takes no folder.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return None
     state = folder.stat()
     if state.st_uid != os.getuid():
         raise UserError("the folder for compiled kernels belongs to another user", where=folder)

@@ -63,3 +63,10 @@ def test_a_file_that_another_builder_renames_meanwhile_is_not_counted(tmp_path, 
     kept.put("key", b"library")
     assert kept.get("key") == b"library"
     assert not (tmp_path / "old").exists()
+
+
+def test_where_no_folder_can_be_made_nothing_is_kept(tmp_path):
+    (tmp_path / "file").touch()
+    store = ContentStore(tmp_path / "file" / "kernels")
+    store.put("key", b"data")
+    assert store.get("key") is None
