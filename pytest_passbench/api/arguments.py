@@ -120,8 +120,7 @@ class TaskShelf:
         for word in word_list:
             for task in self._at(word):
                 if tasks.setdefault(task.id, task).path != task.path:
-                    message = f"two tasks are called {task.id}: the other one is {tasks[task.id].path}"
-                    raise UserError(message, where=task.path, remedy="give one of them another id")
+                    raise find.same_id(task.id, tasks[task.id].path, task.path)
         if not tasks:
             raise _no_task()
         return list(tasks.values())

@@ -14,7 +14,7 @@ from pytest_passbench.core.escape import LINES, line, printable
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import DISQUALIFIED, RAN, Finding, PassReport, Record, Speed
-from pytest_passbench.report.failure_text import OF_SUBGRAPH
+from pytest_passbench.report.failure_text import OF_SUBGRAPH, standing
 
 LIMIT = 4000
 """Characters of a feedback, if the caller sets no other limit."""
@@ -126,19 +126,10 @@ def _finding(finding: Finding) -> str:
 
 
 def _wrong(record: Record) -> str:
-    """Return which criterion the answer misses. ``t`` is the tolerance of the run."""
+    """Return the standing of a wrong answer, and from which t on it is correct, if that counts."""
     first = record.arm.first_correct
-    by_accuracy = record.criterion != "ladder" and record.accurate() is not None
-    less = "it is less accurate than eager, measured against float64" if record.accurate() is False else ""
-    if by_accuracy and less and record.criterion == "fp64":
-        return less
-    if first == NEVER:
-        agrees = "it agrees with eager at no tolerance"
-    elif first > record.tolerance:
-        agrees = f"it agrees with eager from t = {first} on only, and t = {record.tolerance} is asked for"
-    else:
-        agrees = "an answer of zeros, of an input or of a mean would pass as well"
-    return f"{agrees}; and {less}" if by_accuracy and less else agrees
+    later = record.criterion != "fp64" and record.tolerance < first < NEVER
+    return standing(record) + (f"; correct from t = {first} on" if later else "")
 
 
 def _worst(group: Sequence[Record]) -> Iterator[str]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_passbench.commands.own_model import HUB_HELP, MODEL_HELP, SPECS, add_inputs, case_of, without_logs
+from pytest_passbench.commands import own_model
+from pytest_passbench.commands.own_model import HUB_HELP, MODEL_HELP, SPECS
 from pytest_passbench.core.checks import count, seconds, whole
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated, line
@@ -42,7 +43,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
                         help="capture this architecture anew: does it give the tasks at --out again? repeatable")
     source.add_argument("--all", action="store_true", help="make the suite from all architectures that are here")
     source.add_argument("--list", action="store_true", help="the architectures that can be captured here")
-    add_inputs(parser, "--model")
+    own_model.add_inputs(parser, "--model")
     parser.add_argument("--only", action="append", default=[], metavar="NAME",
                         help="only this library or library/architecture; repeatable")
     parser.add_argument("--steps", default=DEFAULT_STEPS, metavar="LIST",
@@ -65,12 +66,10 @@ def run(args: argparse.Namespace) -> int:
     """Make the tasks and print their paths, or do what another option asks."""
     import torch
 
-    if not (args.model or args.hub):
-        for option in ("input", "size"):
-            if getattr(args, option):
-                raise UserError("goes with --model only", where=f"--{option}", remedy="add --model=FILE.py:NAME")
+    if not args.model:
+        own_model.refuse_inputs(args)
     torch.set_num_threads(1)
-    with without_logs():
+    with own_model.without_logs():
         if args.list:
             return list_cases()
         if args.verify:
@@ -126,7 +125,7 @@ def make_from_model(args: argparse.Namespace) -> int:
 
     if kind_of(args.out) not in (None, "folder"):
         raise UserError(f"{args.out} is no folder", where="--out", remedy="name a folder, which may be new")
-    case, remedy = case_of(args)
+    case, remedy = own_model.case_of(args)
     progress = ProgressLines("forge")
     try:
         result = model_tasks.make(case, args.tasks or 3, progress, remedy)

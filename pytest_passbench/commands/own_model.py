@@ -44,10 +44,15 @@ def case_of(args: argparse.Namespace) -> tuple[ModelCase, str | None]:
     if args.model:
         case = user_model.case_of_file(args.model, args.input, [_size(text) for text in args.size])
         return case, user_model.TYPED if args.input else user_model.DEFINED
+    refuse_inputs(args)
+    return user_model.case_of_hub(args.hub), None
+
+
+def refuse_inputs(args: argparse.Namespace) -> None:
+    """Refuse the options for inputs, where no model of a file is named. Raises UserError."""
     for option in ("input", "size"):
         if getattr(args, option):
             raise UserError("goes with a model of a file only", where=f"--{option}", remedy="name it as FILE.py:NAME")
-    return user_model.case_of_hub(args.hub), None
 
 
 def _size(text: str) -> Variant:

@@ -268,8 +268,9 @@ def _check(tasks: Collection[str], collected: Sized) -> None:
     for item in map(nodeid.parse, tasks):
         first = paths.setdefault(item.task, item.path)
         if first != item.path:
-            message = f"{item.path}: task id {item.task!r} is also that of {first} (rename one)"
-            raise pytest.UsageError(f"--passbench: {line(message, 400)}")
+            from pytest_passbench.suite.find import same_id
+
+            raise pytest.UsageError(f"--passbench: {line(str(same_id(item.task, first, item.path)), 400)}")
 
 
 def start(config: pytest.Config) -> None:

@@ -181,8 +181,13 @@ def distinct(refs: Sequence[TaskRef]) -> list[TaskRef]:
     for ref in refs:
         first = ref_of.setdefault(ref.id, ref)
         if first.path.resolve() != ref.path.resolve():
-            raise UserError(f"task id {ref.id!r} is also that of {first.path}", where=ref.path, remedy="rename one")
+            raise same_id(ref.id, first.path, ref.path)
     return list(ref_of.values())
+
+
+def same_id(name: str, first: str | Path, second: str | Path) -> UserError:
+    """Return the error for two tasks of one id, at these places."""
+    return UserError(f"task id {abbreviated(name)} is also that of {first}", where=second, remedy="rename one")
 
 
 def no_such_task(name: str, ids: Iterable[str], where: Path | None = None) -> UserError:
@@ -270,8 +275,7 @@ def _with_own_ids(refs: list[TaskRef]) -> list[TaskRef]:
     for name, positions in groups.items():
         files = [position for position in positions if refs[position].kind == "task"]
         if len(files) > 1:
-            first, second = refs[files[0]], refs[files[1]]
-            raise UserError(f"task id {name!r} is also that of {first.path}", where=second.path, remedy="rename one")
+            raise same_id(name, refs[files[0]].path, refs[files[1]].path)
         folders = [position for position in positions if position not in files]
         ids = [name] * len(folders) if len(positions) == 1 else _with_parents(name, [refs[p].path for p in folders])
         names.update(zip(folders, ids, strict=True))

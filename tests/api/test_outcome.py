@@ -148,7 +148,7 @@ def test_feedback_says_what_matched_and_where_the_nearest_miss_is():
 def test_feedback_says_the_worst_element_and_the_compilers_line():
     failed = ArmResult("compile_fail", "compile", "/home/me/mine/fuse.py:7:3: error: expected ';'\n  x = 1\n  ^")
     text = outcome(WRONG, WRONG, failed).feedback()
-    assert "Wrong answer on t0/s0 and 1 more: it agrees with eager at no tolerance." in text
+    assert "Wrong answer on t0/s0 and 1 more: not correct at any t." in text
     assert "worst element (float32): output 0[1]: expected 1, got 2" in text
     assert "compile_fail on t0/s2: a file cannot be read, or a kernel does not compile." in text
     assert "  fuse.py:7:3: error: expected ';'" in text
@@ -168,9 +168,9 @@ def test_feedback_names_the_further_size_that_fails_and_why():
 def test_feedback_names_the_criterion_that_is_missed():
     inaccurate = ArmResult(correct_from=[-3], greatest_ratio64=[5.0], mean_ratio64=[5.0])
     reasons = {
-        "ladder": ": it agrees with eager from t = -3 on only, and t = -5 is asked for.",
-        "fp64": ": it is less accurate than eager, measured against float64.",
-        "either": "t = -5 is asked for; and it is less accurate than eager, measured against float64.",
+        "ladder": ": not correct at t = -5; correct from t = -3 on.",
+        "fp64": ": less accurate than eager.",
+        "either": ": not correct at t = -5, and less accurate than eager; correct from t = -3 on.",
     }
     for criterion, reason in reasons.items():
         assert reason in outcome(inaccurate, criterion=criterion, eager_error64=[1e-7]).feedback()

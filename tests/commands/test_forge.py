@@ -339,9 +339,9 @@ def test_wrong_example_inputs_are_one_line(
 
 def test_options_of_a_model_without_one_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["forge", X]) == 1
-    assert "--input: goes with --model only" in _error(capsys)
+    assert "--input: goes with a model of a file only" in _error(capsys)
     assert main(["forge", "--all", "--size=2,4"]) == 1
-    assert "--size: goes with --model only" in _error(capsys)
+    assert "--size: goes with a model of a file only" in _error(capsys)
 
 
 def test_without_arguments_it_says_what_it_would_do_and_how_long(capsys: pytest.CaptureFixture[str]) -> None:

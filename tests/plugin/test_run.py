@@ -434,3 +434,11 @@ def test_a_faulty_task_is_an_error_that_no_score_has(bench, spoil, said, workers
     run = results(bench)
     assert (run["tasks"], run["selected"]) == (["two"], {"passes": {"two": 2}})
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_faulty_task_at_the_end_takes_no_noise_away(bench):
+    bench.conftest('Judge.noise = lambda self: {"width": 0.02, "sessions": 3}')
+    bench.file("own/a.task.yaml", bench.text("a"))
+    bench.file("own/z.task.yaml", "no task")
+    assert bench.run("--candidate=passes", "own").ret == pytest.ExitCode.TESTS_FAILED
+    assert results(bench)["noise"] == {"width": 0.02, "sessions": 3}
