@@ -254,6 +254,29 @@ def test_a_port_that_is_taken_is_one_message(tmp_path, capsys):
     assert f"127.0.0.1:{port}: cannot listen: Address already in use" in capsys.readouterr().err
 
 
+def test_it_listens_on_the_host_that_is_named_alone(tmp_path, capsys, monkeypatch):
+    (tmp_path / "token").write_text(TOKEN)
+    hosts = []
+
+    def probe(server):
+        for host in ("127.0.0.2", "127.0.0.1"):
+            with socket.socket() as connection:
+                if connection.connect_ex((host, server.server_port)) == 0:
+                    hosts.append(host)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(EnvironmentServer, "serve_forever", probe)
+    command = ["serve", "--port=0", f"--token-file={tmp_path / 'token'}", "--tasks=add-softplus-acba"]
+    handlers = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        assert main([*command, "--host=127.0.0.2"]) == 0
+    finally:
+        for number, handler in handlers:
+            signal.signal(number, handler)
+    assert hosts == ["127.0.0.2"]
+    assert "serving 1 task on http://127.0.0.2:" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 @pytest.mark.sandbox
 @pytest.mark.parametrize("options", [[], ["--ray"]], ids=["here", "on a cluster"])

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,21 @@ def test_a_module_becomes_task_files_and_the_next_command_is_named(
     assert "pytest --passbench --candidate=DIR out" in said.out
     assert "refused" not in said.out
     assert said.err.startswith("forge: capturing mine/Block\n")
+
+
+def test_the_published_layout_has_the_same_graphs_and_inputs(folder: Path) -> None:
+    assert _forge("Block", X, X, "--size=2,32", "--tasks=1") == 0
+    assert main(["forge", "--model=mine.py:Block", X, X, "--size=2,32", "--tasks=1", "--out=samples",
+                 "--layout=published"]) == 0  # fmt: skip
+    assert not list((folder / "samples").rglob("*.yaml"))
+    published = [ref.load() for ref in discover(folder / "samples")]
+    assert Counter(_shapes(published)) == Counter(_shapes(_tasks(folder)))
+
+
+def _shapes(tasks: list[Task]) -> list[tuple[tuple[tuple[int, ...], str], ...]]:
+    """Return shapes and dtypes of the inputs of each subgraph."""
+    subgraphs = [subgraph for task in tasks for subgraph in task.subgraphs]
+    return [tuple((tuple(spec.shape), spec.dtype) for spec in subgraph.inputs) for subgraph in subgraphs]
 
 
 def test_runs_with_topk_index_add_cat_and_interpolate_are_kept(folder: Path) -> None:

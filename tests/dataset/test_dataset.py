@@ -274,6 +274,20 @@ def test_the_second_architecture_of_a_family_gives_its_whole_graph_alone(tmp_pat
     assert counts["curve"][-1]["graphs"] == counts["graphs"] == len(operators)  # the third's only graph is refused
 
 
+def test_a_build_begins_nothing_after_its_budget_and_goes_on_without(folder, tmp_path):
+    assert main(build(tmp_path, "--budget=0.01s")) == 0
+    assert len(list((tmp_path / "set" / "captures").iterdir())) == 1
+    assert main(build(tmp_path)) == 0
+    assert files(tmp_path) == files(folder)
+
+
+@pytest.mark.parametrize("kind", ["whole", "single"])
+def test_a_sample_has_the_kind_that_was_asked_for(folder, rows, capsys, kind):
+    assert main(["dataset", "sample", str(folder / "set"), f"--kind={kind}", "-n", "1000"]) == 0
+    sample = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["id"] for row in sample} == {row.id for row in rows if row.kind == kind}
+
+
 def test_a_build_that_was_killed_goes_on_where_it_was(folder, tmp_path):
     command = [sys.executable, "-c", "import sys; from pytest_passbench.commands.main import main; sys.exit(main())"]
     environment = {**os.environ, "PASSBENCH_TEST_PAUSE": "0.5"}

@@ -5,6 +5,7 @@ The files are in tests/data/forged.txt. If tasks are to change, remove it: the t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,9 @@ def _least(call: object, _inputs: list[torch.Tensor]) -> float:
 
 
 @pytest.mark.slow
-def test_both_ways_give_the_same_files_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_ways_give_the_same_files_as_ever_and_verify_makes_them_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "gated.py").write_text(MODELS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(probe, "_least", _least)  # each call takes as long as any other
@@ -70,3 +73,10 @@ def test_both_ways_give_the_same_files_as_ever(tmp_path: Path, monkeypatch: pyte
         EXPECTED.write_text(text, encoding="utf-8")
         pytest.fail(f"{EXPECTED} was missing, and is written")
     assert text == EXPECTED.read_text(encoding="utf-8")
+    assert main(["forge", "--verify=own/tanh", "--verify=own/silu", "--out=suite"]) == 0
+    for case, line in zip(("own/tanh", "own/silu"), capsys.readouterr().out.splitlines()[-2:], strict=True):
+        assert re.fullmatch(rf"{case}: ([1-9]\d*) of \1 subgraphs have the same hash", line)
+    (changed,) = (tmp_path / "suite").rglob("silu-mul-*.yaml")
+    changed.write_text(changed.read_text(encoding="utf-8").replace("silu(", "relu("), encoding="utf-8")
+    assert main(["forge", "--verify=own/silu", "--out=suite"]) == 1
+    assert "  not made again: silu-mul-" in capsys.readouterr().out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost", None)
+LOOPBACK = ("127.0.0.1", "127.0.0.2", "::1", "localhost", None)
 
 
 def refuse_network(monkeypatch):
