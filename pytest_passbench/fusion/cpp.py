@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
 from pytest_passbench.fusion.ir import HALVES, Access, Buffer, Expression, Kind, Nest, Store, below, c_type, size_text
 from pytest_passbench.fusion.prelude import PARTS
+from pytest_passbench.fusion.tiles import along, crosses, turned
 from pytest_passbench.fusion.triton_text import HELPERS
 
 LONGEST_ROW = 1 << 15
 """The floats of a row's values that may be held from one sweep to the next."""
 
 RESERVED = frozenset({
-    "i", "n", "t", "step", "lanes", "dtype", *" ".join(PARTS).split(),
+    "i", "n", "t", "step", "lanes", "dtype", "tile", "height", *" ".join(PARTS).split(),
     "at", "inside", "row", "first", "tl", "triton", "T", "BLOCK", "HEIGHT", *HELPERS,
 })  # fmt: skip
 """Names that registers and pointers cannot have, in C++ or in Triton."""
@@ -26,7 +28,9 @@ class Printer:
     """The text of one nest. ``names`` are the parameters of the buffers."""
 
     def __init__(self, nest: Nest, names: dict[Buffer, str], generic: torch.dtype | None = None) -> None:
-        self.nest, self.names = nest, names
+        self.nest, self.names = turned(nest), names
+        self.along = along(self.nest)
+        self.tiles: list[tuple[bool, str]] = []  # of the sweep that is being printed: written or read, and its line
         self.stores = [_unrounded(store, generic) for store in nest.stores]
         self.nodes = below(tuple(self.stores))
         self.registers = registers(self.nodes, names)
@@ -61,7 +65,7 @@ class Printer:
         reductions = [x for x in self.nodes if x.reduces and x.operands[0].depth == depth]
         full = [store for store in at_depth if self._swept(store.access)]
         if reductions or full:
-            body = self._sweep_body(reductions, full)
+            body = self._sweep_body(depth, reductions, full)
             lines += self._comment(reductions)
             lines += [self._reducer(x) for x in reductions]
             lines += [f"Running<{x.kind}> {self._name(x)}_{depth};" for x in self.nodes if x.text == "running"]
@@ -87,18 +91,18 @@ class Printer:
         self.explained.update(self.computed, reductions)
         return [f"// {', '.join(dict.fromkeys(operators))}"] if operators else []
 
-    def _sweep_body(self, reductions: Sequence[Expression], stores: Sequence[Store]) -> list[str]:
+    def _sweep_body(self, depth: int, reductions: Sequence[Expression], stores: Sequence[Store]) -> list[str]:
         lines: dict[Expression, list[str]] = {}
         computed = [store.value for store in stores if not self._moved(store)]
         for x in (*(r.operands[0] for r in reductions), *computed):
-            self._need(x, lines)
+            self._need(x, depth, lines)
         self.computed |= dict.fromkeys(lines)
         body = [line for part in lines.values() for line in part]
         lanes = "" if self.nest.vertical else ", lanes"
         body += [f"r{x.number}.add({self._name(x.operands[0])}{lanes});" for x in reductions]
         return body + [self._put(store, "lanes") for store in stores]
 
-    def _need(self, x: Expression, lines: dict[Expression, list[str]]) -> None:
+    def _need(self, x: Expression, depth: int, lines: dict[Expression, list[str]]) -> None:
         """Add the lines that compute an expression in a sweep. What is costly is held in the row for later sweeps."""
         if x in lines or x.constant or not self._full(x):
             return
@@ -114,15 +118,15 @@ class Printer:
             lines[x] = [f"vec {self._name(x)} = pb::load(row{self.saved[x]}.data + {self._slot()});"]
             return
         for operand in x.operands:
-            self._need(operand, lines)
+            self._need(operand, depth, lines)
         lines[x] = [self._define(x, "lanes")]
-        if costly and x not in self.computed and self._used_later(x):
+        if costly and x not in self.computed and self._used_later(x, depth):
             self.saved[x] = len(self.saved)
             lines[x].append(f"pb::store(row{self.saved[x]}.data + {self._slot()}, {self._name(x)});")
 
-    def _used_later(self, x: Expression) -> bool:
-        """Return True if a later sweep needs an expression too."""
-        return any(x in user.operands and self._full(user) and user.depth > x.depth for user in self.nodes)
+    def _used_later(self, x: Expression, depth: int) -> bool:
+        """Return True if a sweep after that at ``depth`` needs an expression too."""
+        return any(x in user.operands and self._full(user) and user.depth > depth for user in self.nodes)
 
     # -- statements
 
@@ -139,8 +143,10 @@ class Printer:
 
     def _load(self, x: Expression, access: Access, lanes: str) -> str:
         step = 0 if lanes == "1" else access.at.steps[self.nest.lane]
+        if lanes != "1" and self._tiled(access):
+            return self._tile(access, written=False)
         if access.buffer is None:
-            return f"line({self._terms(access)}, {size_text(step)})"
+            return f"{'line' if x.kind == Kind.WHOLE else 'ramp'}({self._terms(access)}, {size_text(step)})"
         lookups = list(zip(x.operands, access.strides, strict=True))
         spread = [(y, stride) for y, stride in lookups if lanes != "1" and y.varies & self.nest.laned]
         place = self._address(access) + "".join(
@@ -176,10 +182,23 @@ class Printer:
         if lanes != "1" and self._moved(store):
             assert store.value.access is not None
             return f"move({place}, {self._address(store.value.access)}, {lanes});"
+        if lanes != "1" and self._tiled(store.access):
+            return f"{self._tile(store.access, written=True)} = {self._name(store.value)};"
         if step in (0, 1) or lanes == "1":
             write = "pb::store" if store.value.kind == Kind.REAL else "write"
             return f"{write}({place}, {self._name(store.value)}, {lanes if step else 1});"
         return f"scatter({place}, {size_text(step)}, {self._name(store.value)}, {lanes});"
+
+    def _tiled(self, access: Access) -> bool:
+        return self.along is not None and crosses(access, self.nest.lane, self.along)
+
+    def _tile(self, access: Access, written: bool) -> str:
+        """Return the register of a tile that a turn of the loop along it reads or writes."""
+        rows, function = f"rows{len(self.tiles)}", "put_transposed" if written else "get_transposed"
+        place = re.sub(rf"\bi{self.along}\b", "tile", self._address(access))
+        step = size_text(access.at.steps[self.nest.lane])
+        self.tiles.append((written, f"{function}({rows}, {place}, {step}, lanes, height);"))
+        return f"{rows}[i{self.along} - tile]"
 
     def _address(self, access: Access) -> str:
         assert access.buffer is not None
@@ -208,9 +227,26 @@ class Printer:
         return body
 
     def _sweep(self, body: list[str]) -> list[str]:
+        if self.tiles:
+            return self._loops(self.nest.sweep[:-1], self._along_tiles(body))
         if self.nest.vertical:
             return self._loops(self.nest.sweep, body)
         return self._loops(self._outside(), self._lanes(self.nest.lane, body))
+
+    def _along_tiles(self, body: list[str]) -> list[str]:
+        """Return the innermost loop, in steps of a tile's height."""
+        tiles, self.tiles, d = self.tiles, [], self.along
+        assert d is not None
+        size = size_text(self.nest.sizes[d])
+        return [
+            f"for (int64_t tile = 0; tile < {size}; tile += pb::L) {{",
+            f"  int64_t height = {size} - tile < pb::L ? {size} - tile : pb::L;",
+            *(f"  vec rows{number}[pb::L]{{}};" for number in range(len(tiles))),
+            *(f"  {line}" for written, line in tiles if not written),
+            f"  for (int64_t i{d} = tile; i{d} < tile + height; i{d}++) {{", *_indented(_indented(body)), "  }",
+            *(f"  {line}" for written, line in tiles if written),
+            "}",
+        ]  # fmt: skip
 
     def _outside(self) -> list[int]:
         return [d for d in self.nest.sweep if d != self.nest.lane]

@@ -131,10 +131,12 @@ class Lowering:
         """Return a bool."""
         return self._node(f"mask({str(x).lower()})", (), Kind.MASK, None, frozenset(), 0)
 
-    def count(self, at: Affine) -> Expression:
-        """Return where the loops are, as a whole number."""
+    def count(self, at: Affine, kind: Kind = Kind.WHOLE) -> Expression:
+        """Return where the loops are, as a whole number or as a float."""
         varies = frozenset(d for d, step in enumerate(at.steps) if step)
-        return self._node("count", (), Kind.WHOLE, Access(None, at), varies, 0) if varies else self.integer(at.offset)
+        if not varies:
+            return self.cast(self.integer(at.offset), kind)
+        return self._node("count", (), kind, Access(None, at), varies, 0)
 
     def reduce(self, how: str, x: Expression) -> Expression:
         """Return the ``sum``, ``total`` or ``greatest`` of an expression over the domain's reduced dimensions.

@@ -28,6 +28,13 @@ inline whole line(int64_t first, int64_t step) {
   return x;
 }
 """,
+    "ramp": """\
+inline vec ramp(float first, float step) {
+  vec x{};
+  for (int i = 0; i < pb::L; i++) x[i] = first + i * step;
+  return x;
+}
+""",
     "wrapped": """\
 template <class T> inline whole wrapped(whole x) {
   for (int i = 0; i < pb::L; i++) x[i] = T(x[i]);
@@ -84,6 +91,36 @@ template <class T> inline void scatter(T* p, int64_t step, reg<T> x, int64_t lan
 }
 """,
     "write": "template <class T> inline void write(T* p, reg<T> x, int64_t lanes) { scatter(p, 1, x, lanes); }\n",
+    "transpose get_transposed put_transposed": """\
+// Transposes a square of registers: pairs of them exchange blocks of 1 lane, of 2, of 4 and so on.
+template <int H = 1> inline void transpose(vec* rows) {
+  if constexpr (H < pb::L) {
+    ivec low, high;
+    for (int i = 0; i < pb::L; i++) {
+      low[i] = i & H ? pb::L + i - H : i;
+      high[i] = i & H ? pb::L + i : i + H;
+    }
+    for (int i = 0; i < pb::L; i++) {
+      if (i & H) continue;
+      vec a = rows[i], b = rows[i + H];
+      rows[i] = __builtin_shuffle(a, b, low);
+      rows[i + H] = __builtin_shuffle(a, b, high);
+    }
+    transpose<2 * H>(rows);
+  }
+}
+// Reads `lanes` lines of `height` floats that lie `step` apart: a register for each place in a line.
+template <class T> inline void get_transposed(vec* rows, const T* p, int64_t step, int64_t lanes, int64_t height) {
+  if (height == pb::L) for (int64_t i = 0; i < lanes; i++) rows[i] = pb::load(p + i * step);
+  else for (int64_t i = 0; i < lanes; i++) rows[i] = pb::load(p + i * step, height);
+  transpose(rows);
+}
+template <class T> inline void put_transposed(vec* rows, T* p, int64_t step, int64_t lanes, int64_t height) {
+  transpose(rows);
+  if (height == pb::L) for (int64_t i = 0; i < lanes; i++) pb::store(p + i * step, rows[i]);
+  else for (int64_t i = 0; i < lanes; i++) pb::store(p + i * step, rows[i], height);
+}
+""",
     "greater": """\
 template <class V> inline V greater(V a, V b) { return ((a != a) | (a > b)) ? a : b; }  // NaN, if one of them is
 """,

@@ -90,6 +90,10 @@ def _greatest(lowering: Lowering, call: Call, _index: Index) -> Expression:
     return lowering.apply("-{0}", lowering.reduce("greatest", lowering.apply("-{0}", x, kind=x.kind)), kind=x.kind)
 
 
+EXACT = 1 << 24
+"""Whole numbers up to this one are floats without a rounding."""
+
+
 @rule("argmax", "argmin", loops=along)
 def _place(lowering: Lowering, call: Call, _index: Index) -> Expression:
     """Return where the greatest element is: the first of those that are, or of NaNs."""
@@ -100,11 +104,13 @@ def _place(lowering: Lowering, call: Call, _index: Index) -> Expression:
     steps, count = list(lowering.zero), 1
     for d in sorted(lowering.loops.reduced, reverse=True):
         steps[d], count = count * (lowering.loops.sizes[d] > 1), count * lowering.loops.sizes[d]
-    before = lowering.apply("-{0}", lowering.count(Affine(0, tuple(steps))), kind=Kind.WHOLE)
+    kind = Kind.REAL if count <= EXACT else Kind.WHOLE  # floats have twice the lanes
+    before = lowering.apply("-{0}", lowering.count(Affine(0, tuple(steps)), kind), kind=kind)
+    none = lowering.size(-count) if kind == Kind.REAL else lowering.integer(-count)
     hit = lowering.compare("==", x, lowering.reduce("greatest", x))
     hit = lowering.apply("({0} | {1})", hit, lowering.compare("!=", x, x), kind=Kind.MASK)
-    first = lowering.reduce("greatest", lowering.choose(hit, before, lowering.integer(-count)))
-    return lowering.apply("-{0}", first, kind=Kind.WHOLE)
+    first = lowering.reduce("greatest", lowering.choose(hit, before, none))
+    return lowering.apply("-{0}", lowering.cast(first, Kind.WHOLE), kind=Kind.WHOLE)
 
 
 def _over_losses(call: Call) -> Loops:

@@ -25,6 +25,7 @@ from pytest_passbench.fusion.lower import Lowering, Needed, Rule, address, to_be
 from pytest_passbench.fusion.pieces import RULES as PIECES
 from pytest_passbench.fusion.pieces import Piece, whole
 from pytest_passbench.fusion.rules import RULES as ELEMENTS
+from pytest_passbench.fusion.tiles import LEAST, crosses
 
 RULES = {**ELEMENTS, **dict.fromkeys(PIECES, Rule(to_be_stored))}
 """The rules by the operator's name. What is stored by pieces is never computed inside of other loops."""
@@ -173,11 +174,12 @@ def _nest(loops: Loops, stores: tuple[Store, ...]) -> Nest:
     """Return a nest with its loops in the order of memory, neighbours made one where all accesses allow it."""
     sizes = list(loops.sizes)
     accesses = [*(store.access for store in stores), *(x.access for x in below(stores) if x.access)]
-    merging = _Merging(sizes, [access.at.steps for access in accesses])
+    merging = _Merging(sizes, accesses)
     rows = merging.ordered([d for d in range(len(sizes)) if d not in loops.reduced])
     sweep = merging.ordered(sorted(loops.reduced))
-    weights = {d: merging.weight(d, len(stores), sweep) for d in [*rows, *sweep[-1:]]}
-    if _window(merging, rows, sweep) and not any(x.text == "total" for x in below(stores)):
+    ordered = any(x.text == "total" for x in below(stores))  # such a sum has torch.sum's order along a row alone
+    weights = {d: merging.weight(d, len(stores), sweep, not ordered) for d in [*rows, *sweep[-1:]]}
+    if _window(merging, rows, sweep) and not ordered:
         del weights[sweep[-1]]
     lane = max(weights, key=lambda d: weights[d]) if weights else 0
     laned = frozenset(merging.members.get(lane, {lane}))
@@ -201,8 +203,13 @@ class _Merging:
     """Sizes of loops that change as loops become one. ``members``: the dimensions that a loop stands for."""
 
     sizes: list[int]
-    steps: list[tuple[int, ...]]
+    accesses: list[Access]
     members: dict[int, set[int]] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> list[tuple[int, ...]]:
+        """The steps of the accesses."""
+        return [access.at.steps for access in self.accesses]
 
     def ordered(self, dims: list[int]) -> list[int]:
         """Return the loops over some dimensions, the longest steps first; of dimensions of size 1 at most one."""
@@ -218,14 +225,18 @@ class _Merging:
             loops.append(d)
         return loops
 
-    def weight(self, d: int, stores: int, sweep: Sequence[int]) -> float:
+    def weight(self, d: int, stores: int, sweep: Sequence[int], tiles: bool) -> float:
         """Return how well registers lie along a loop: unit steps are best, of stores above all.
 
-        What is read or written once a row counts less than what is in its ``sweep``.
+        What is read or written once a row counts less than what is in its ``sweep``. Longer steps are no burden with
+        ``tiles`` along the sweep.
         """
         points = [1.0 if s[d] == 1 else 0.4 if s[d] == 0 else -0.7 for s in self.steps]
+        if tiles and sweep and d not in sweep and int(self.sizes[sweep[-1]]) >= LEAST:
+            across = [crosses(access, d, sweep[-1]) for access in self.accesses]
+            points = [0.9 if crossing else point for crossing, point in zip(across, points, strict=True)]
         if sweep:
             swept = [any(s[loop] for loop in sweep) for s in self.steps]
             points = [point if often else point / 4 for point, often in zip(points, swept, strict=True)]
-        total = 2 * sum(points[:stores]) + sum(points[stores:])
-        return total * min(REGISTER, int(self.sizes[d])) / REGISTER if total > 0 else total
+        total, size = 2 * sum(points[:stores]) + sum(points[stores:]), int(self.sizes[d])
+        return total * size / (math.ceil(size / REGISTER) * REGISTER) if total > 0 and size else total

@@ -210,7 +210,7 @@ class _TritonPrinter:
         access = x.access
         assert access is not None
         if access.buffer is None:
-            return f"({self._terms(access)}).to(tl.int64)"
+            return f"({self._terms(access)}).to({'tl.int64' if x.kind == Kind.WHOLE else 'tl.float32'})"
         lookups = zip(x.operands, access.strides, strict=True)
         terms = self._terms(access) + "".join(f" + {self._operand(y)} * {size_text(step)}" for y, step in lookups)
         mask = ", mask=inside, other=0" if self._full(x) else ""

@@ -177,6 +177,42 @@ def test_a_rule_for_images_answers_as_eager(name: str, dtype: torch.dtype) -> No
         assert_equal(IMAGES[name], [image.to(memory_format=memory_format)], exact=False)
 
 
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.int32], ids=str)
+@pytest.mark.parametrize("sizes", [(16, 8), (17, 9), (3, 31), (40, 7), (2, 33, 47), (9, 1, 64)], ids=str)
+def test_what_lies_across_the_registers_is_read_and_written(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Tiles have whole and partial registers at both ends. A flip gives them steps below zero."""
+
+    def crossed(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        z = y.transpose(0, -1)
+        return x + z, x * z.flip(0), z.flip(-1) + 1, (x - z).transpose(0, -1).contiguous()
+
+    draws = torch.Generator().manual_seed(1)
+    x = (torch.randn(sizes, generator=draws) * 9).to(dtype)
+    y = (torch.randn(sizes, generator=draws) * 9).to(dtype).transpose(0, -1).contiguous()
+    assert_equal(crossed, [x, y], exact=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_norm_along_a_dimension_that_lies_apart(dtype: torch.dtype) -> None:
+    def normed(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        channels_last = x.permute(0, 2, 3, 1)
+        inside = F.layer_norm(channels_last, (x.shape[1],), w, w)
+        return inside.permute(0, 3, 1, 2), inside.softmax(-1), (channels_last.contiguous() * 2).mean(-1)
+
+    draws = torch.Generator().manual_seed(1)
+    for sizes in ((2, 40, 3, 7), (1, 33, 5, 9), (1, 5, 4, 4)):
+        inputs = [torch.randn(sizes, generator=draws).to(dtype), torch.randn(sizes[1], generator=draws).to(dtype)]
+        assert_equal(normed, inputs, exact=False)
+    source = kernel(lambda x: F.layer_norm(x.permute(0, 2, 3, 1), (40,)), [torch.randn(2, 40, 3, 7).to(dtype)]).source
+    assert "put_transposed(" in source.partition('extern "C"')[2]
+
+
+def test_a_place_beyond_what_floats_count() -> None:
+    x = torch.zeros(1 << 24 | 3, dtype=torch.bfloat16)
+    x[-1] = 1
+    assert_equal(lambda x: (x.argmax(0), x.argmin(0)), [x], exact=True)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_norms_and_views_are_near_those_of_eager(dtype: torch.dtype) -> None:
     def chain(x: torch.Tensor, w: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, ...]:
