@@ -10,7 +10,7 @@ import torch
 
 from pytest_passbench.fusion.ir import HALVES, Access, Buffer, Expression, Kind, Nest, Store, below, c_type, size_text
 from pytest_passbench.fusion.prelude import PARTS
-from pytest_passbench.fusion.tiles import along, crosses, turned
+from pytest_passbench.fusion.tiles import crosses, tile_loop, turned
 from pytest_passbench.fusion.triton_text import HELPERS
 
 LONGEST_ROW = 1 << 15
@@ -29,7 +29,7 @@ class Printer:
 
     def __init__(self, nest: Nest, names: dict[Buffer, str], generic: torch.dtype | None = None) -> None:
         self.nest, self.names = turned(nest), names
-        self.along = along(self.nest)
+        self.along = tile_loop(self.nest)
         self.tiles: list[tuple[bool, str]] = []  # of the sweep that is being printed: written or read, and its line
         self.stores = [_unrounded(store, generic) for store in nest.stores]
         self.nodes = below(tuple(self.stores))

@@ -41,7 +41,7 @@ def turned(nest: Nest) -> Nest:
     return replace(nest, rows=rows, sweep=(along,), swept=frozenset({along}), vertical=True)
 
 
-def along(nest: Nest) -> int | None:
+def tile_loop(nest: Nest) -> int | None:
     """Return the loop along which tiles lie: the innermost of a vertical nest. None if nothing is read across."""
     if not nest.vertical or int(nest.sizes[nest.sweep[-1]]) < LEAST:
         return None
