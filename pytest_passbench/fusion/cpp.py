@@ -10,7 +10,7 @@ import torch
 
 from pytest_passbench.fusion.ir import HALVES, Access, Buffer, Expression, Kind, Nest, Store, below, c_type, size_text
 from pytest_passbench.fusion.prelude import PARTS
-from pytest_passbench.fusion.tiles import crosses, tile_loop, turned
+from pytest_passbench.fusion.tiles import crosses, turned
 from pytest_passbench.fusion.triton_text import HELPERS
 
 LONGEST_ROW = 1 << 15
@@ -29,7 +29,6 @@ class Printer:
 
     def __init__(self, nest: Nest, names: dict[Buffer, str], generic: torch.dtype | None = None) -> None:
         self.nest, self.names = turned(nest), names
-        self.along = tile_loop(self.nest)
         self.tiles: list[tuple[bool, str]] = []  # of the sweep that is being printed: written or read, and its line
         self.stores = [_unrounded(store, generic) for store in nest.stores]
         self.nodes = below(tuple(self.stores))
@@ -190,15 +189,17 @@ class Printer:
         return f"scatter({place}, {size_text(step)}, {self._name(store.value)}, {lanes});"
 
     def _tiled(self, access: Access) -> bool:
-        return self.along is not None and crosses(access, self.nest.lane, self.along)
+        nest = self.nest
+        return nest.vertical and crosses(access, nest.sizes, nest.lane, nest.sweep[-1])
 
     def _tile(self, access: Access, written: bool) -> str:
         """Return the register of a tile that a turn of the loop along it reads or writes."""
         rows, function = f"rows{len(self.tiles)}", "put_transposed" if written else "get_transposed"
-        place = re.sub(rf"\bi{self.along}\b", "tile", self._address(access))
+        turn = f"i{self.nest.sweep[-1]}"
+        place = re.sub(rf"\b{turn}\b", "tile", self._address(access))
         step = size_text(access.at.steps[self.nest.lane])
         self.tiles.append((written, f"{function}({rows}, {place}, {step}, lanes, height);"))
-        return f"{rows}[i{self.along} - tile]"
+        return f"{rows}[{turn} - tile]"
 
     def _address(self, access: Access) -> str:
         assert access.buffer is not None
@@ -235,8 +236,7 @@ class Printer:
 
     def _along_tiles(self, body: list[str]) -> list[str]:
         """Return the innermost loop, in steps of a tile's height."""
-        tiles, self.tiles, d = self.tiles, [], self.along
-        assert d is not None
+        tiles, self.tiles, d = self.tiles, [], self.nest.sweep[-1]
         size = size_text(self.nest.sizes[d])
         return [
             f"for (int64_t tile = 0; tile < {size}; tile += pb::L) {{",

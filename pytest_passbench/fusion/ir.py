@@ -23,6 +23,9 @@ def c_type(dtype: torch.dtype, generic: torch.dtype | None = None) -> str:
     return "T" if dtype == generic else C_TYPES[dtype]
 
 
+REGISTER = 8
+"""The lanes of a register, as far as a schedule depends on them."""
+
 HALVES = frozenset({torch.bfloat16, torch.float16})
 INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
 
@@ -238,3 +241,8 @@ def below(stores: tuple[Store, ...]) -> list[Expression]:
             visited.add(expression)
             front += expression.operands
     return sorted(visited, key=lambda expression: expression.number)
+
+
+def accesses(stores: tuple[Store, ...]) -> list[Access]:
+    """Return what stores write, and then what they read."""
+    return [*(store.access for store in stores), *(x.access for x in below(stores) if x.access)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from pytest_passbench.fusion.ir import (
+    REGISTER,
     Access,
     Affine,
     Buffer,
@@ -19,21 +20,19 @@ from pytest_passbench.fusion.ir import (
     Trace,
     Unsupported,
     Value,
+    accesses,
     below,
 )
 from pytest_passbench.fusion.lower import Lowering, Needed, Rule, address, to_be_stored
 from pytest_passbench.fusion.pieces import RULES as PIECES
 from pytest_passbench.fusion.pieces import Piece, whole
 from pytest_passbench.fusion.rules import RULES as ELEMENTS
-from pytest_passbench.fusion.tiles import LEAST, crosses
+from pytest_passbench.fusion.tiles import crosses
 
 RULES = {**ELEMENTS, **dict.fromkeys(PIECES, Rule(to_be_stored))}
 """The rules by the operator's name. What is stored by pieces is never computed inside of other loops."""
 ROUNDS = 200
 """How often scheduling may begin again: each time one more buffer is stored, or has loops of its own."""
-
-REGISTER = 8
-"""The lanes of a register, as far as a schedule depends on them."""
 
 
 @dataclass
@@ -173,8 +172,7 @@ def _reductions(buffer: Buffer, stored: Set[Buffer], known: set[Buffer]) -> Iter
 def _nest(loops: Loops, stores: tuple[Store, ...]) -> Nest:
     """Return a nest with its loops in the order of memory, neighbours made one where all accesses allow it."""
     sizes = list(loops.sizes)
-    accesses = [*(store.access for store in stores), *(x.access for x in below(stores) if x.access)]
-    merging = _Merging(sizes, accesses)
+    merging = _Merging(sizes, accesses(stores))
     rows = merging.ordered([d for d in range(len(sizes)) if d not in loops.reduced])
     sweep = merging.ordered(sorted(loops.reduced))
     ordered = any(x.text == "total" for x in below(stores))  # such a sum has torch.sum's order along a row alone
@@ -232,8 +230,8 @@ class _Merging:
         ``tiles`` along the sweep.
         """
         points = [1.0 if s[d] == 1 else 0.4 if s[d] == 0 else -0.7 for s in self.steps]
-        if tiles and sweep and d not in sweep and int(self.sizes[sweep[-1]]) >= LEAST:
-            across = [crosses(access, d, sweep[-1]) for access in self.accesses]
+        if tiles and sweep and d not in sweep:
+            across = [crosses(access, self.sizes, d, sweep[-1]) for access in self.accesses]
             points = [0.9 if crossing else point for crossing, point in zip(across, points, strict=True)]
         if sweep:
             swept = [any(s[loop] for loop in sweep) for s in self.steps]

@@ -6,44 +6,28 @@ the memory, a square of registers is read by lines and transposed: figures are i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_passbench.fusion.ir import Access, Kind, Nest, below, kind_of
-
-LEAST = 8
-"""The fewest turns of a loop that tiles lie along: fewer would leave most of a square empty."""
+from pytest_passbench.fusion.ir import REGISTER, Access, Kind, Nest, accesses, below, kind_of
 
 
-def accesses(nest: Nest) -> list[Access]:
-    """Return what a nest reads and writes."""
-    reads = (x.access for x in below(nest.stores))
-    return [*(store.access for store in nest.stores), *(access for access in reads if access)]
-
-
-def crosses(access: Access, lane: int, along: int) -> bool:
-    """Return True for floats that lie apart along ``lane`` and next to each other in the loop ``along``."""
+def crosses(access: Access, sizes: Sequence[int], lane: int, along: int) -> bool:
+    """Return True for floats apart along ``lane``, and next to each other along a loop that fills a register."""
     if access.buffer is None or access.strides or kind_of(access.buffer.dtype) != Kind.REAL:
         return False
-    return access.at.steps[lane] not in (0, 1) and bool(access.at.steps[along] == 1)
+    steps = access.at.steps
+    return int(sizes[along]) >= REGISTER and bool(steps[along] == 1) and steps[lane] not in (0, 1)
 
 
 def turned(nest: Nest) -> Nest:
     """Return a nest without reductions with the loop inside along which most tiles can lie, if there is one."""
-    nodes = below(nest.stores)
-    if nest.vertical or any(x.reduces or x.text == "running" for x in nodes):
+    if nest.vertical or any(x.reduces or x.text == "running" for x in below(nest.stores)):
         return nest
-    loops = [d for d in nest.rows if int(nest.sizes[d]) >= LEAST]
-    tiles = {d: sum(crosses(access, nest.lane, d) for access in accesses(nest)) for d in loops}
+    places = accesses(nest.stores)
+    tiles = {d: sum(crosses(access, nest.sizes, nest.lane, d) for access in places) for d in nest.rows}
     along = max(tiles, key=lambda d: tiles[d], default=None)
     if along is None or not tiles[along]:
         return nest
     rows = (*(d for d in nest.rows if d != along), nest.lane)
     return replace(nest, rows=rows, sweep=(along,), swept=frozenset({along}), vertical=True)
-
-
-def tile_loop(nest: Nest) -> int | None:
-    """Return the loop along which tiles lie: the innermost of a vertical nest. None if nothing is read across."""
-    if not nest.vertical or int(nest.sizes[nest.sweep[-1]]) < LEAST:
-        return None
-    inner = nest.sweep[-1]
-    return inner if any(crosses(access, nest.lane, inner) for access in accesses(nest)) else None
