@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from pytest_passbench.core.typed import Data
 
 READ = "read"  # stands in place of a pipeline for a sandbox of readers
+BASELINE = "-baseline"  # ends the name of a baseline; its sandbox has that in place of a pipeline
 MAX_DESCRIPTORS = 32  # beside one message
 MAX_MESSAGE_BYTES = 1 << 22  # of a control message; a longer one is refused
 LENGTH = struct.Struct("<I")  # the bytes of a control message; sent before it

@@ -39,7 +39,7 @@ from pytest_passbench.judge.machine.cores import Awake, Cores
 from pytest_passbench.judge.machine.gpu import HeldOpen, device_state
 from pytest_passbench.judge.machine.process import allowed
 from pytest_passbench.judge.reading.readings import Readings
-from pytest_passbench.protocol import READ
+from pytest_passbench.protocol import BASELINE, READ
 
 MAX_PROGRAMS = 32  # subgraphs. Each has up to two processes and five open files
 MAX_PAGES_BYTES = 1 << 30  # of the input pages of all of them
@@ -59,7 +59,7 @@ class Sandboxes:
             if name in self._arms and not self._arms[name].alive:
                 self._arms.pop(name).close()
             if name not in self._arms:
-                pipeline = "inductor" if name in self._settings.baselines else self._settings.pipeline
+                pipeline = name + BASELINE if name in self._settings.baselines else self._settings.pipeline
                 sandbox = EAGER if name == TWIN else name
                 self._arms[name] = Arm(self._for_arm(sandbox, pipeline, judged=name in (CANDIDATE, REFERENCE)))
         return {name: self._arms[name] for name in ordered}

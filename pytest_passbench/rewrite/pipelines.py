@@ -15,8 +15,10 @@ import torch
 from torch.fx import GraphModule
 
 from pytest_passbench.core.record import PassReport
+from pytest_passbench.core.settings import INDUCTOR
 from pytest_passbench.plans.graphs import from_data
 from pytest_passbench.plans.launch import Request
+from pytest_passbench.protocol import BASELINE
 from pytest_passbench.rewrite.apply import Rewritten, apply_passes
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.meta import forget_values
@@ -85,25 +87,30 @@ def build_baseline(name: str, gm: GraphModule, example_inputs: list[Any]) -> Bui
     """
     if name == "eager":
         return BuiltGraph(_called(gm.forward, example_inputs))
-    if name == "inductor-baseline":
+    if name == INDUCTOR + BASELINE:
         return BuiltGraph(_compiled(gm, "inductor", example_inputs))
     raise ValueError(f"unknown baseline {name!r}: eager or inductor-baseline")
 
 
 def warm_up(pipeline: str) -> None:
-    """Build a small graph, so that forks find imported what a first build needs. That takes seconds.
+    """Build a small graph, so that forks find imported and cached what a first build needs. That takes seconds.
 
-    No candidate is involved. With ``torch.set_num_threads(1)`` and ``TORCHINDUCTOR_COMPILE_THREADS=1`` no thread is
-    left.
+    No candidate is involved. For ``inductor-baseline``, TorchInductor compiles the graph: here it tries the
+    instruction sets of the CPU and precompiles its header, so that no fork does. With ``torch.set_num_threads(1)``
+    and ``TORCHINDUCTOR_COMPILE_THREADS=1`` no thread is left.
     """
     graph, place = torch.fx.Graph(), {"node": 0}
     graph.output((graph.call_function(torch.relu, (graph.placeholder("x"),)),))
+    module, values = GraphModule({}, graph), [torch.zeros(2, 2)]
     calls = [["call_function", "torch.relu", [place], {}]]
     pattern = from_data({"arguments": ["x"], "calls": calls, "result": {"node": 1}})
     arguments = from_data({"arguments": ["x"], "calls": [], "result": {"tuple": [place]}})
     item = Pass("warm_up", pattern, arguments)
     with torch.no_grad():
-        build(pipeline, GraphModule({}, graph), [item], [torch.zeros(2, 2)], _Relu())
+        if pipeline.endswith(BASELINE):
+            build_baseline(pipeline, module, values)
+        else:
+            build(pipeline, module, [item], values, _Relu())
 
 
 class _Relu:

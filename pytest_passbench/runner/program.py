@@ -14,7 +14,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_aggregate
 
 from pytest_passbench.core.record import PassReport
-from pytest_passbench.protocol import Order
+from pytest_passbench.protocol import BASELINE, Order
 from pytest_passbench.rewrite.passes import Kernels, passes_of
 from pytest_passbench.rewrite.pipelines import BuiltGraph, build, build_baseline
 from pytest_passbench.runner.roundings import RoundingSearch
@@ -37,7 +37,7 @@ def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> Built
         return BuiltGraph(RoundingSearch(module))
     if order.arm == "float64":
         return build_baseline("eager", in_float64(module, sample), sample)
-    return build_baseline("eager" if order.arm == "eager" else f"{order.arm}-baseline", module, sample)
+    return build_baseline("eager" if order.arm == "eager" else order.arm + BASELINE, module, sample)
 
 
 def report_data(report: PassReport) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from pytest_passbench.judge.native_library import descriptor
 from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.protocol import READ, ProtocolError, send
 
-START_TIMEOUT_SECONDS = 60.0  # for a zygote to import what it needs
+START_TIMEOUT_SECONDS = 300.0  # for a zygote to import what it needs; TorchInductor compiles 25 s on a quiet core
 #: For a zygote to answer after that, and the least, if its candidate has little time left. It does little for it.
 ZYGOTE_SECONDS, LATE_ZYGOTE_SECONDS = 9.0, 1.0
 END_SECONDS = 5.0  # for all processes of a sandbox to end once it is killed
