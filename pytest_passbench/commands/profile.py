@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_passbench.commands.results import add_file, warn_if_changed
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.settings import INDUCTOR
+from pytest_passbench.core.settings import BASELINES, INDUCTOR
 
 if TYPE_CHECKING:
     from pytest_passbench.report.profile import CompilerProfile
 
 HELP = """Show how the default compiler fares on the subgraphs of a run that judged it beside its candidates: on which
 share it is slower than eager, tied and faster, by eager's time, dtype and class of operators."""
-PICTURES = (".svg", ".pdf")
+PICTURES, PAGES = (".svg", ".pdf"), (".html",)
 PIXELS, INCHES = 720.0, 7.5
 
 
@@ -27,26 +28,30 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument(
         "--picture", type=Path, metavar="PATH", help="write the picture of all subgraphs: .svg or .pdf"
     )
+    parser.add_argument("--page", type=Path, metavar="PATH", help="write all of it as a page: .html")
+    parser.add_argument("--baseline", choices=BASELINES, default=INDUCTOR, help=f"which one (default: {INDUCTOR})")
     parser.add_argument("--json", action="store_true", help="print JSON, with every subgraph")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the tables, and write the picture if it is asked for."""
+    from pytest_passbench.core.files import write_text
     from pytest_passbench.core.run import plain
     from pytest_passbench.report import terminal
     from pytest_passbench.report.profile import profile, sentences, tables
+    from pytest_passbench.report.profile_page import page
     from pytest_passbench.run import results_file
 
-    if args.picture is not None and args.picture.suffix not in PICTURES:
-        raise UserError("is no picture's name", where=args.picture, remedy=f"end it in {' or '.join(PICTURES)}")
+    _check_name(args.picture, "picture", PICTURES)
+    _check_name(args.page, "page", PAGES)
     path = results_file.located(args.file)
     stored = results_file.read(path)
     warn_if_changed(stored, path)
-    view = profile(stored, INDUCTOR)
+    view = profile(stored, args.baseline)
     if not view.subgraphs:
-        remedy = f"judge with --passbench-baseline={INDUCTOR}"
-        raise UserError(f"has no speed of the baseline {INDUCTOR}", where=path, remedy=remedy)
+        remedy = f"judge with --passbench-baseline={args.baseline}"
+        raise UserError(f"has no speed of the baseline {args.baseline}", where=path, remedy=remedy)
     if args.json:
         print(json.dumps(plain(view.to_json()), indent=1, allow_nan=False))
     else:
@@ -55,7 +60,14 @@ def run(args: argparse.Namespace) -> int:
         print("\n\n".join([*parts, "\n".join(sentences(view))]))
     if args.picture is not None:
         _write_picture(view, args.picture)
+    if args.page is not None:
+        write_text(args.page, page(view, stored))
     return 0
+
+
+def _check_name(path: Path | None, kind: str, endings: Sequence[str]) -> None:
+    if path is not None and path.suffix not in endings:
+        raise UserError(f"is no {kind}'s name", where=path, remedy=f"end it in {' or '.join(endings)}")
 
 
 def _write_picture(view: CompilerProfile, path: Path) -> None:

@@ -21,7 +21,7 @@ from pytest_passbench.core.checks import (
     whole,
 )
 from pytest_passbench.core.criterion import CRITERIA
-from pytest_passbench.core.settings import LATEST, SUITES
+from pytest_passbench.core.settings import BASELINES, LATEST, SUITES
 
 #: Fields of Settings that only a pytest run uses. No other way to judge has options or arguments for them.
 PYTEST_ONLY = frozenset({"shard", "resume", "compare", "max_regression", "compare_strict"})
@@ -83,8 +83,8 @@ OPTIONS = (
            "LEVEL"),
     Option("sandbox", one_of("auto", "required"), "required: do not run without bubblewrap (default: auto)",
            "NAME", ini_only=True),
-    Option("baseline", one_of("inductor"), "also judge inductor beside the candidate; may be repeated",
-           "NAME", "baselines", True),
+    Option("baseline", one_of(*BASELINES), "also judge TorchInductor beside the candidate, in its "
+           "default mode or with max-autotune: inductor or max-autotune; may be repeated", "NAME", "baselines", True),
     Option("against", Path, "folder of another candidate: the reference, measured in the same rounds (see "
            "docs/comparing.md)", "DIR"),
     Option("compare", Path, "results file of an earlier run: a case fails that lost correctness or speed-up, if a "

@@ -109,6 +109,18 @@ class Finding(Data, partial=True):
 
 
 @dataclass(slots=True)
+class GeneratedCode(Data, partial=True):
+    """The code that a compiler has generated for a program: the launches of its kernels in a call, and its call path.
+
+    ``call_us`` are the microseconds of a call in which the kernels do nothing, in the process that compiled them:
+    guards, wrapper and allocations. It is None if the wrapper calls operators of torch's too.
+    """
+
+    kernels: int = 0
+    call_us: float | None = None
+
+
+@dataclass(slots=True)
 class ArmResult(Data, partial=True):
     """The result of one program (the candidate, or a baseline such as "inductor") on a subgraph.
 
@@ -118,7 +130,7 @@ class ArmResult(Data, partial=True):
     ``error64`` has for each output the greatest absolute error against float64, ``greatest_ratio64`` and
     ``mean_ratio64`` the greatest and the mean error as ratios to eager's (docs/accuracy.md). They are empty if the
     graph has no float64 form. ``speed`` is None if nothing ran, or if the speed was not measured (then
-    ``speed_note`` says why).
+    ``speed_note`` says why). ``generated`` is None unless TorchInductor compiled the program for a CPU.
     """
 
     status: str = RAN
@@ -133,6 +145,7 @@ class ArmResult(Data, partial=True):
     speed: Speed | None = None
     speed_note: str = ""
     rounding: str = ""
+    generated: GeneratedCode | None = None
 
     @property
     def first_correct(self) -> int:

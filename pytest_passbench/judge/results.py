@@ -157,6 +157,11 @@ class Writer:
         _mark(self.result(arm), "pass_miss", "match", misses.message(reports))
         self.printed(arm, template)
 
+    def built(self, arm: str, template: Template) -> None:
+        """Write what a baseline's compiler has generated."""
+        if "generated" in template.report and arm not in self._planners:
+            self.result(arm).generated = template.report["generated"]
+
     def printed(self, arm: str, template: Template) -> None:
         """Write what an arm has printed. The candidate's output includes that of reading its passes."""
         output = template.output()

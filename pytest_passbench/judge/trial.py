@@ -274,6 +274,7 @@ class Templates:
             template.close()
         else:
             self.ready[arm] = template
+            self._trial.writer.built(arm, template)
 
     def _note_built(self, template: Template) -> None:
         record, auditor = self._trial.record, self._trial.auditor

@@ -20,8 +20,8 @@ from pytest_passbench.plugin import options
 from pytest_passbench.run import journal
 
 MAX_BYTES = 1 << 20
-STANDALONE = ("resume", "report_dir")
-"""Options that tell which run is resumed, and not what it judges or how."""
+STANDALONE = ("resume", "report_dir", "budget")
+"""Options that tell which run is resumed and how long it may take, and not what it judges."""
 _ARGUMENTS = pytest.StashKey[tuple[str, ...]]()
 
 

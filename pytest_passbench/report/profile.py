@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
+from statistics import median
 from typing import Any
 
 from pytest_passbench.core.ladder import right_at
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.record import Record, Speed
+from pytest_passbench.core.record import GeneratedCode, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.report.tables import NONE, Table, offset, tolerance
 from pytest_passbench.score.classes import class_of
@@ -18,11 +19,15 @@ from pytest_passbench.score.interval import Interval, combined
 BOUNDS_MS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 """The bounds between the groups of eager's time, in milliseconds per call."""
 VERDICTS = ("SLOWER", "SAME", "FASTER", "UNRESOLVED")
+CODE = ("kernels", "call path")
 
 
 @dataclass(frozen=True)
 class ProfiledSubgraph:
-    """A subgraph on which a compiler was measured. ``kind`` is its class, ``right`` says by which criteria it is."""
+    """A subgraph on which a compiler was measured. ``kind`` is its class, ``right`` says by which criteria it is.
+
+    ``generated`` is None in files that say nothing of the compiler's code.
+    """
 
     task: str
     subgraph: str
@@ -30,11 +35,24 @@ class ProfiledSubgraph:
     kind: str
     speed: Speed
     right: tuple[bool, bool]
+    generated: GeneratedCode | None = None
 
     @property
     def eager_ms(self) -> float:
         """Eager's time per call in milliseconds."""
         return self.speed.eager_us / 1e3
+
+    @property
+    def kernels(self) -> int | None:
+        """The launches of generated kernels in a call; None if they were not counted."""
+        return None if self.generated is None else self.generated.kernels
+
+    @property
+    def call_path(self) -> float | None:
+        """The share of a call that passes without kernels, at most 1; None if the call path was not measured."""
+        if self.generated is None or self.generated.call_us is None:
+            return None
+        return min(1.0, self.generated.call_us / self.speed.other_us)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON-ready builtins."""
@@ -50,6 +68,8 @@ class ProfiledSubgraph:
             "verdict": speed.verdict,
             "agrees": agrees,
             "accurate": accurate,
+            "kernels": self.kernels,
+            "call_path": self.call_path,
         }
 
 
@@ -65,6 +85,11 @@ class CompilerProfile:
     failed: int
     tolerance: int
     shared: float
+
+    @property
+    def has_code(self) -> bool:
+        """True if a record says what the compiler has generated."""
+        return any(item.generated is not None for item in self.subgraphs)
 
     def groups(self) -> Iterator[tuple[str, list[tuple[str, list[ProfiledSubgraph]]]]]:
         """Yield each way to divide the subgraphs, with its groups that have any."""
@@ -103,17 +128,22 @@ class CompilerProfile:
 def profile(run: Run, compiler: str) -> CompilerProfile:
     """Return the profile of a baseline of a run. Its result on a subgraph counts once, however many candidates."""
     records = {(record.task, record.subgraph): record for record in run.records if compiler in record.baselines}
-    measured = [(record, speed) for record in records.values() if (speed := record.result(compiler).speed)]
-    subgraphs = tuple(_profiled(record, speed, compiler) for record, speed in measured)
+    measured = [record for record in records.values() if record.result(compiler).speed is not None]
+    subgraphs = tuple(_profiled(record, compiler) for record in measured)
     return CompilerProfile(compiler, subgraphs, len(records) - len(measured), tolerance(run), offset(run))
 
 
-def _profiled(record: Record, speed: Speed, compiler: str) -> ProfiledSubgraph:
+def _profiled(record: Record, compiler: str) -> ProfiledSubgraph:
+    result = record.result(compiler)
+    assert result.speed is not None
     right = (
         right_at(*record.levels("ladder", compiler), record.tolerance),
         right_at(*record.levels("fp64", compiler), record.tolerance),
     )
-    return ProfiledSubgraph(record.task, record.subgraph, record.dtype, class_of(record.operators), speed, right)
+    kind = class_of(record.operators)
+    return ProfiledSubgraph(
+        record.task, record.subgraph, record.dtype, kind, result.speed, right, result.generated
+    )
 
 
 def _range(low: float, high: float) -> str:
@@ -131,7 +161,14 @@ def _shares(members: Sequence[ProfiledSubgraph], shared: float) -> dict[str, Any
         "speed_up": None if mean is None else [mean.ratio, mean.low, mean.high],
         "agrees": sum(item.right[0] for item in members) / count,
         "accurate": sum(item.right[1] for item in members) / count,
+        "kernels": _median(item.kernels for item in members),
+        "call_path": _median(item.call_path for item in members),
     }
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    present = [value for value in values if value is not None]
+    return median(present) if present else None
 
 
 def _mean(members: Sequence[ProfiledSubgraph], shared: float) -> Interval | None:
@@ -141,12 +178,14 @@ def _mean(members: Sequence[ProfiledSubgraph], shared: float) -> Interval | None
 def tables(view: CompilerProfile) -> Iterator[Table]:
     """Yield a table of all subgraphs, and one per way to divide them. All shares are in percent."""
     right = (f"t = {view.tolerance}", "fp64")
-    headers = ("", "subgraphs", "slower", "tied", "faster", "open", "speed-up", *right)
-    whole = (_row(view.compiler, view.subgraphs, view),)
-    yield Table(f"{view.compiler} against eager (shares in %)", headers, whole, brief=("speed-up",))
-    for division, parts in view.groups():
+    headers = ("", "subgraphs", "slower", "tied", "faster", "open", "speed-up", *right, *CODE)
+    whole = f"{view.compiler} against eager (shares in %)", [(view.compiler, list(view.subgraphs))]
+    for heading, parts in (whole, *((f"By {division}", parts) for division, parts in view.groups())):
         rows = tuple(_row(name, members, view) for name, members in parts)
-        yield Table(f"By {division}", headers, rows, brief=("speed-up",))
+        table = Table(heading, headers, rows, brief=("speed-up",))
+        for header in () if view.has_code else CODE:
+            table = table.without(header)
+        yield table
 
 
 def sentences(view: CompilerProfile) -> Iterator[str]:
@@ -155,6 +194,12 @@ def sentences(view: CompilerProfile) -> Iterator[str]:
         "Slower, tied, faster: the verdict on the speed-up over eager, whether the answer is right or not. Open: its "
         f"interval allows none. t = {view.tolerance}, fp64: the answer is right by that criterion."
     )
+    if timed := sum(item.call_path is not None for item in view.subgraphs):
+        yield (
+            "Kernels: the launches of generated kernels in a call. Call path: the share of the compiled program's "
+            "time that passes if they do nothing (guards, wrapper, allocations), in the "
+            f"{counted(timed, 'subgraph')} whose wrapper calls no operator of torch's. Both are medians."
+        )
     if view.failed:
         yield f"{counted(view.failed, 'subgraph')} gave no speed and are in no row."
 
@@ -172,4 +217,6 @@ def _cells(shares: dict[str, Any]) -> tuple[str, ...]:
         *percents,
         mean,
         *(f"{100 * shares[name]:.0f}" for name in ("agrees", "accurate")),
+        NONE if shares["kernels"] is None else f"{shares['kernels']:g}",
+        NONE if shares["call_path"] is None else f"{100 * shares['call_path']:.0f}",
     )

@@ -14,11 +14,12 @@ from typing import Any, cast
 import torch
 from torch.fx import GraphModule
 
-from pytest_passbench.core.record import PassReport
-from pytest_passbench.core.settings import INDUCTOR
+from pytest_passbench.core.record import GeneratedCode, PassReport
+from pytest_passbench.core.settings import BASELINES, INDUCTOR
 from pytest_passbench.plans.graphs import from_data
 from pytest_passbench.plans.launch import Request
 from pytest_passbench.protocol import BASELINE
+from pytest_passbench.rewrite import generated
 from pytest_passbench.rewrite.apply import Rewritten, apply_passes
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.meta import forget_values
@@ -27,6 +28,8 @@ from pytest_passbench.rewrite.passes import AnyPass, Kernels, Pass
 from pytest_passbench.suite import batching
 
 GraphFunction = Callable[..., tuple[Any, ...]]
+MODES = {name + BASELINE: "default" if name == INDUCTOR else name for name in BASELINES}
+"""The modes of ``torch.compile`` by the names of the baselines."""
 
 
 @dataclass
@@ -36,7 +39,7 @@ class BuiltGraph:
     ``operators`` are the names of the operators before, ``covered`` those that a kernel replaces. ``places`` has, for
     each match, the pass's name and the names of the matched nodes. ``module`` is the graph with its passes as
     ``direct`` applies them. It is None if ``torch.compile`` has handed over several graphs, or if operators are left.
-    ``working`` are the names of the passes with a match that covers work.
+    ``working`` are the names of the passes with a match that covers work. ``generated`` is a compiling baseline's.
     """
 
     call: GraphFunction
@@ -47,6 +50,7 @@ class BuiltGraph:
     places: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     module: GraphModule | None = None
     working: set[str] = field(default_factory=set)
+    generated: GeneratedCode | None = None
 
 
 def build(
@@ -73,7 +77,7 @@ def build(
             return cast("GraphFunction", result.module.forward)
         return _inductor(opaque(result.module), inputs)
 
-    built = _built(_compiled(gm, backend, example_inputs), results)
+    built = _built(_compiled(gm, example_inputs, backend=backend), results)
     if len(results) == 1 and results[0].matches and _covered(results[0].module):
         built.module = apply_passes(gm, passes, example_inputs, kernels).module
         forget_values(built.module)
@@ -81,15 +85,18 @@ def build(
 
 
 def build_baseline(name: str, gm: GraphModule, example_inputs: list[Any]) -> BuiltGraph:
-    """Build a graph without passes: ``eager``, or ``inductor-baseline`` (plain ``torch.compile``).
+    """Build a graph without passes: ``eager``, or as ``torch.compile`` does in one of :data:`MODES`.
 
     Raises ValueError for another name.
     """
     if name == "eager":
         return BuiltGraph(_called(gm.forward, example_inputs))
-    if name == INDUCTOR + BASELINE:
-        return BuiltGraph(_compiled(gm, "inductor", example_inputs))
-    raise ValueError(f"unknown baseline {name!r}: eager or inductor-baseline")
+    if name not in MODES:
+        raise ValueError(f"unknown baseline {name!r}: eager or {' or '.join(MODES)}")
+    before = len(generated.loaded())
+    call = _compiled(gm, example_inputs, mode=MODES[name])
+    modules = generated.loaded()[before:]
+    return BuiltGraph(call, generated=generated.examine(call, example_inputs, modules) if modules else None)
 
 
 def warm_up(pipeline: str) -> None:
@@ -123,11 +130,11 @@ class _Relu:
         return []
 
 
-def _compiled(gm: GraphModule, backend: Any, example_inputs: list[Any]) -> GraphFunction:
+def _compiled(gm: GraphModule, example_inputs: list[Any], **options: Any) -> GraphFunction:
     """Return the ``torch.compile`` of a graph, captured and compiled by a call."""
     torch.hub.tqdm.monitor_interval = 0  # else a progress bar in FX, though disabled, starts a thread
     try:
-        return _called(torch.compile(gm, backend=backend, dynamic=False), example_inputs)
+        return _called(torch.compile(gm, dynamic=False, **options), example_inputs)
     except torch._dynamo.exc.BackendCompilerFailed as error:
         raise _pass_error(error) or error from None
 

@@ -51,6 +51,7 @@ def facts(built: BuiltGraph) -> dict[str, Any]:
         "passes": [report_data(report) for report in built.reports],
         "working": sorted(built.working),
         "places": [[name, list(nodes)] for name, nodes in built.places],
+        **({} if built.generated is None else {"generated": built.generated.to_data()}),
     }
 
 

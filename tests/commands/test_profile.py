@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from math import exp, log
 
 import pytest
 
 from pytest_passbench.commands.main import main
-from pytest_passbench.core.record import ArmResult
+from pytest_passbench.core.record import ArmResult, GeneratedCode
 from pytest_passbench.run import results_file
 from support.made_records import record_of, right, run_of, speed_of
 
@@ -80,6 +81,39 @@ def test_json_has_every_subgraph_once(stored, capsys):
     assert data["groups"]["class of operators"]["reduction"]["speed_up"][0] == pytest.approx(4.0)
 
 
+def test_kernels_and_the_call_path_stand_beside_the_speed(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    arms = [
+        replace(compiled(2.0, 40.0), generated=GeneratedCode(kernels, call_us))
+        for kernels, call_us in [(1, 5.0), (2, 10.0), (4, None)]
+    ]
+    records = [record_of("gelu-1a2b", f"s{n}", right(), baselines={"inductor": arm}) for n, arm in enumerate(arms)]
+    results_file.write(tmp_path, run_of(*records))
+    assert main(["profile", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert rows(text, "inductor against eager (shares in %)")["inductor"][-2:] == ["2", "38"]  # of 25 % and 50 %
+    assert "2 subgraphs whose wrapper calls no operator of torch's" in " ".join(text.split())
+
+
+def test_another_baseline_has_a_profile_of_its_own(stored, tmp_path, capsys):
+    assert main(["profile", str(stored), "--baseline=max-autotune"]) == 1
+    assert "judge with --passbench-baseline=max-autotune" in capsys.readouterr().err
+    arms = {"inductor": compiled(0.5, 30.0), "max-autotune": compiled(3.0, 30.0)}
+    results_file.write(tmp_path / "both", run_of(record_of("gelu-1a2b", "a", right(), baselines=arms)))
+    assert main(["profile", str(tmp_path / "both"), "--baseline=max-autotune"]) == 0
+    assert "max-autotune against eager" in capsys.readouterr().out
+
+
+def test_the_page_has_the_tables_and_the_picture(stored, tmp_path):
+    page = tmp_path / "profile.html"
+    assert main(["profile", str(stored), f"--page={page}"]) == 0
+    text = page.read_text()
+    assert text.count("<table>") == 4
+    assert "By class of operators" in text
+    assert text.count("<svg") >= 1
+    assert "<script" not in text
+
+
 @pytest.mark.parametrize(("suffix", "head"), [("svg", b"<svg "), ("pdf", b"%PDF-")])
 def test_the_picture_has_a_mark_for_each_subgraph(stored, tmp_path, capsys, suffix, head):
     picture = tmp_path / f"inductor.{suffix}"
@@ -101,6 +135,7 @@ def test_what_cannot_be_profiled_gets_one_message(stored, tmp_path, capsys):
         ([str(plain)], "has no speed of the baseline inductor (judge with --passbench-baseline=inductor)"),
         ([str(tmp_path / "gone.json")], "gone.json: no such file"),
         ([str(stored), "--picture=x.png"], "x.png: is no picture's name (end it in .svg or .pdf)"),
+        ([str(stored), "--page=x.pdf"], "x.pdf: is no page's name (end it in .html)"),
         ([str(stored), f"--picture={tmp_path}/no/x.svg"], "cannot be written: No such file or directory"),
     ]:
         assert main(["profile", *words]) == 1

@@ -32,6 +32,8 @@ def test_later_candidates_have_the_result_of_the_first(bench, wrapper):
     inductor = measured.baselines["inductor"]
     assert inductor.status == "ran"
     assert len(inductor.speed.pairs) >= FIRST_LOOK
+    assert inductor.generated.kernels == 1
+    assert inductor.generated.call_us < inductor.speed.other_us
     assert copied.correct
     assert copied.arm.speed.pairs != measured.arm.speed.pairs
     assert copied.baselines == measured.baselines

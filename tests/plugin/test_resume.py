@@ -116,11 +116,12 @@ def test_resume_alone_takes_the_whole_command_of_the_run(bench):
     bench.conftest(ONCE.replace("{end}", KILL))
     first = ["--candidate=passes", "-k", "b", "--passbench-tolerance=-4", "--passbench-fail-under=AS=99"]
     assert bench.run_apart(*first).ret == -signal.SIGKILL
-    result = resume_alone(bench)
+    result = resume_alone(bench, "--passbench-budget=5m")
     result.stdout.fnmatch_lines(["resumes *: 2 subgraphs are not judged again", "*b.task.yaml . 4/4 correct*"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED  # the first command's gate
     assert judged(bench) == ["b/s0", "b/s1", "b/s2", "b/s2", "b/s3"]
     assert last(bench)["settings"]["tolerance"] == -4
+    assert last(bench)["settings"]["budget"] == 300
     assert not list(bench.path.glob("reports/*/command.json"))
 
 

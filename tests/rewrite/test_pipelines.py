@@ -143,6 +143,16 @@ def test_baselines(name):
     check(built, before)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("body", "own"), [("return (in_2.relu() * 2,)", True), (BODY, False)])
+def test_what_the_default_compiler_generates(body, own):
+    before, values = graph(body, 3), tensors()
+    built = build_baseline("inductor-baseline", before, values)
+    assert built.generated.kernels >= 1
+    assert (built.generated.call_us is not None) == own  # a product stays torch's, and cannot be left out
+    check(built, before)
+
+
 def test_unknown_names_are_refused():
     with pytest.raises(ValueError, match="unknown pipeline 'x'"):
         build("x", graph(BODY, 3), [], tensors())
@@ -177,15 +187,45 @@ with torch.no_grad():
 """
 
 
-@pytest.mark.parametrize("pipeline", ["dynamo", pytest.param("inductor", marks=pytest.mark.slow)])
-def test_a_fork_calls_without_compiling(pipeline):
-    # In a process of its own: forking hangs after the parallel work that other tests leave behind.
-    program = FORKED.format(folders=[str(Path(__file__).parent), str(TESTS), str(SHARED.parent)], pipeline=pipeline)
+def output_of(program, **names):
+    """Return what a program of Python prints. It has a process of its own: forking hangs after parallel work."""
+    program = program.format(folders=[str(Path(__file__).parent), str(TESTS), str(SHARED.parent)], **names)
     environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300
     )
-    assert "same in the fork" in done.stdout, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("pipeline", ["dynamo", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_a_fork_calls_without_compiling(pipeline):
+    assert "same in the fork" in output_of(FORKED, pipeline=pipeline)
+
+
+BASELINE = """
+import os, sys, torch
+sys.path[:0] = {folders!r}
+torch.set_num_threads(1)
+import test_pipelines as t
+from pytest_passbench.rewrite.pipelines import build_baseline, warm_up
+warm_up("inductor-baseline")
+from torch._inductor.cpu_vec_isa import VecISA
+threads = [open(f"/proc/self/task/{{t}}/comm").read().strip() for t in os.listdir("/proc/self/task")]
+assert len(threads) == 1, threads
+if not os.fork():
+    VecISA.check_build = None  # a call of it raises
+    with torch.no_grad():
+        before = t.graph(t.BODY, 3)
+        t.check(build_baseline("inductor-baseline", before, t.tensors()), before)
+    print("compiled in the fork", flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.slow
+def test_no_fork_of_a_baseline_tries_the_instruction_sets_again():
+    assert "compiled in the fork" in output_of(BASELINE)
 
 
 def doubled(x):

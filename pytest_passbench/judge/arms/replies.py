@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytest_passbench.core.record import GeneratedCode
 from pytest_passbench.core.schema import (
     ADDRESS,
     Anything,
@@ -16,6 +17,7 @@ from pytest_passbench.core.schema import (
     Whole,
     Word,
 )
+from pytest_passbench.core.typed import schema_of
 from pytest_passbench.plans.graphs import MAX_CALLS
 from pytest_passbench.plans.launch import MAX_GRAPH_CHARACTERS, MAX_SOURCE_CHARACTERS
 from pytest_passbench.plans.regions import MAX_REGIONS
@@ -63,7 +65,7 @@ _READY = Fields(
         "mutated": Items(Whole(0, 1 << 16), most=1 << 10),
         "outputs": Whole(-1, 1 << 31),
     },
-    optional={"interpreted": Flag(), "native": Flag(), "idles": Flag()},
+    optional={"interpreted": Flag(), "native": Flag(), "idles": Flag(), "generated": schema_of(GeneratedCode)},
 )
 _FAILED = Fields({"phase": _NAME, "message": _LONG})
 

@@ -11,18 +11,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import line
-from pytest_passbench.report import charts
+from pytest_passbench.report import charts, pages
 from pytest_passbench.report.board import texts
 from pytest_passbench.report.board.standings import Board, RankedRow, when
 from pytest_passbench.report.board.texts import TITLE
 from pytest_passbench.report.drawing import Drawing, as_file, in_page
 from pytest_passbench.report.html.render import NAME as REPORT
-from pytest_passbench.report.html.render import source_hash, with_sorting
+from pytest_passbench.report.html.render import with_sorting
 from pytest_passbench.report.pdf import as_pdf
 from pytest_passbench.report.tables import NONE
 
@@ -31,7 +29,6 @@ ES_PIXELS = 230.0
 MAX_ROWS = 12
 """The most rows in a chart; a board's best. More could not be told apart."""
 
-TEMPLATE, SCRIPT = (Path(__file__).with_name(name) for name in ("page.html", "page.js"))
 ELSEWHERE = ("", "run", "runs", "content")
 """The columns that the page has in a row's first cell."""
 TEXTS = ("alike", "real")
@@ -40,16 +37,12 @@ TEXTS = ("alike", "real")
 
 def render(boards: Sequence[Board], folder: Path | None = None) -> str:
     """Return the page. Its links to reports and results are relative to ``folder``; without one there are none."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["plain"] = lambda text: line(str(text), 500)
-    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    script = with_sorting(SCRIPT)
-    return template.render(
-        title=TITLE,
+    return pages.render(
+        "board.html",
+        TITLE,
+        with_sorting(pages.FOLDER / "board.js"),
         boards=[_board(board, index, folder) for index, board in enumerate(boards, 1)],
         columns=texts.COLUMNS,
-        script=Markup(script),
-        script_hash=source_hash(script),
     )
 
 
