@@ -26,8 +26,8 @@ from tabulate import tabulate
 from torch.fx import GraphModule
 
 from pytest_passbench.core.escape import line
+from pytest_passbench.core.float64_errors import ReferenceOutput
 from pytest_passbench.core.ladder import T_STRICT, tolerances
-from pytest_passbench.core.reference import ReferenceOutput
 from pytest_passbench.core.task import Task
 from pytest_passbench.fusion import Unsupported, kernel
 from pytest_passbench.fusion.regions import annotate, reason, split

@@ -36,7 +36,7 @@ from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.case_judge import CaseJudge
 from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.reading.planning import Planner
-from pytest_passbench.judge.reading.readings import Readings
+from pytest_passbench.judge.reading.readers import CandidateReaders
 from pytest_passbench.judge.session import Session
 from pytest_passbench.kernels import cpp
 from pytest_passbench.protocol import Order
@@ -106,7 +106,7 @@ def _arguments() -> argparse.Namespace:
 class PlantedJudge(CaseJudge):
     """Gives eager's arm the program of the candidate ``plain``, whose passes ``others`` read."""
 
-    def __init__(self, equipment: Equipment, plain: Candidate, others: Readings) -> None:
+    def __init__(self, equipment: Equipment, plain: Candidate, others: CandidateReaders) -> None:
         super().__init__(equipment)
         self._plain, self._others = plain, others
 
@@ -129,7 +129,7 @@ class Planted(Session):
     def __init__(self, plain: Candidate) -> None:
         super().__init__(Settings(pipeline="direct", policy="open", audit="off", sandbox="required"), os.urandom(32))
         builders = Builder(self.equipment.walls, None), TritonBuilder(self.equipment.walls, None)
-        self._others = Readings("open", *builders, self.equipment.sandboxes.start_reading)
+        self._others = CandidateReaders("open", *builders, self.equipment.sandboxes.start_reading)
         self.case_judge = PlantedJudge(self.equipment, plain, self._others)
 
     def close(self) -> None:

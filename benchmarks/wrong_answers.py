@@ -27,9 +27,9 @@ from tabulate import tabulate
 
 from pytest_passbench.core.criterion import levels
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.float64_errors import ReferenceOutput, references
 from pytest_passbench.core.ladder import BITWISE, NEVER, first_correct, right_at
 from pytest_passbench.core.record import RAN
-from pytest_passbench.core.reference import ReferenceOutput, references
 from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.verify.compare import compare
 from pytest_passbench.judge.verify.outputs import Output, OutputForm

@@ -15,9 +15,9 @@ from pytest_passbench.core.criterion import Criterion
 
 Pipeline = Literal["dynamo", "direct", "inductor"]
 INDUCTOR: Pipeline = "inductor"
+"""The pipeline of TorchInductor, and the name of the baseline that it gives."""
 BASELINES = (INDUCTOR, "max-autotune")
 """The compilers that may be judged beside a candidate: TorchInductor in its default mode, and with max-autotune."""
-"""The pipeline of TorchInductor, and the name of the baseline that it gives."""
 Policy = Literal["kernels", "open"]
 Audit = Literal["off", "standard", "paranoid"]
 Sandbox = Literal["auto", "required"]

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from pytest_passbench.core.float64_errors import ReferenceOutput, references
 from pytest_passbench.core.null_answers import inputs_left_out, mostly_nan
-from pytest_passbench.core.reference import ReferenceOutput, references
 from pytest_passbench.forge.clean import is_inplace
 from pytest_passbench.forge.input_records import is_degenerate
 from pytest_passbench.forge.probe import NOTICING_T, Probe, same, unnoticed

@@ -27,10 +27,10 @@ from pytest_passbench.plans.regions import graph_module, graph_text
 from pytest_passbench.suite.opnames import op_name
 
 LANE_BY_LANE = frozenset(name for name, text in UNARY.items() if text.startswith("each("))
-"""The operators that a kernel computes for one element at a time, where eager's take a register."""
+"""Operators that a fused kernel computes one element at a time, while eager's kernels use vector registers."""
 LANE_BY_LANE_COST = 8
-"""The calls of eager's that such an operator takes the time of. Two among nine calls made a region 0.36 times as fast
-as eager, and one among 28 made no difference (float16 and bfloat16, AMD EPYC)."""
+"""How many calls of eager one such operator costs. If a region's cost more than all its calls, fusing does not pay:
+two among nine made it 0.36 times as fast as eager, one among 28 made no difference (halves, AMD EPYC)."""
 
 
 class _Annotator(Interpreter):

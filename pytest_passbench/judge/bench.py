@@ -148,8 +148,8 @@ class Bench:
     """A subgraph's inputs and their pages, its arms' cores, its secret draws, and the account of its time.
 
     ``locks`` are the names of the machine-wide locks that it is timed under. ``tolerance`` is the t at which outputs
-    must agree. ``content`` is a hash of the subgraph and its inputs. ``left_out`` has for the contents judged so far
-    whether an answer without one of the inputs is as accurate as eager's, which no candidate changes.
+    must agree. ``content`` is a hash of the subgraph and its inputs. ``null_by_omission`` says by ``content`` whether
+    an answer that ignores one of the inputs is as accurate as eager's. It depends on no candidate.
     """
 
     layout: Layout
@@ -163,7 +163,7 @@ class Bench:
     deadline: Deadline
     tolerance: int
     content: str
-    left_out: dict[str, bool]
+    null_by_omission: dict[str, bool]
 
     @contextmanager
     def device_alone(self) -> Iterator[None]:

@@ -16,7 +16,7 @@ from pytest_passbench.core.record import DISQUALIFIED, RAN, Against, ArmResult, 
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, HarnessFault, fault_line, is_fault
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, REFERENCE, TWIN
-from pytest_passbench.judge.audits import layers
+from pytest_passbench.judge.audits import findings
 from pytest_passbench.judge.audits.auditor import Auditor
 from pytest_passbench.judge.bench import Deadline, Stopwatch
 from pytest_passbench.judge.case import Case
@@ -24,9 +24,9 @@ from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.inputs import default as default_generator
 from pytest_passbench.judge.measure.allowance import REMEASURED, REMEASURED_TO_REFERENCE, Allowance, Budget
 from pytest_passbench.judge.measure.noise import Noise
-from pytest_passbench.judge.reading.planning import OUT, Planner
+from pytest_passbench.judge.reading.planning import TOO_SLOW_BEFORE, Planner
 from pytest_passbench.judge.reading.reader import is_without_answer
-from pytest_passbench.judge.reading.readings import Readings
+from pytest_passbench.judge.reading.readers import CandidateReaders
 from pytest_passbench.judge.results import Baselines, keep_earlier, put
 from pytest_passbench.judge.trial import Trial
 from pytest_passbench.protocol import Order
@@ -67,13 +67,13 @@ class CaseJudge:
         self._equipment, self._settings = equipment, equipment.settings
         self.budget, self.noise, self.baselines = Budget(self._settings.budget), Noise(), Baselines()
         #: By candidate, pass directory and task: passes that took too long together, with the first subgraph.
-        self._out: dict[tuple[str, Path, str], dict[frozenset[str], str]] = {}
+        self._too_slow: dict[tuple[str, Path, str], dict[frozenset[str], str]] = {}
 
     def begin(self, usual: Allowance) -> None:
         """Begin a new run, in which a subgraph has the ``usual`` allowance unless there is a budget."""
         self.budget = self.budget.renewed(usual)
         self.baselines.of_others()
-        self._out.clear()
+        self._too_slow.clear()
 
     def first(self, case: Case, last: bool) -> tuple[Record, Trial | None]:
         """Judge a case for the first time. Return its record, and its trial if there was something to judge.
@@ -150,13 +150,13 @@ class CaseJudge:
             self._complete_reference(record)
             if trial.measured is not None:
                 self.noise.add(trial.measured, case.subgraph.elements)
-        if record.arm.status == "timeout" and record.arm.phase != OUT:
+        if record.arm.status == "timeout" and record.arm.phase != TOO_SLOW_BEFORE:
             planner = trial.planners[CANDIDATE]
             if group := planner.late or frozenset(planner.asked):
-                self._out.setdefault(_place(case), {})[group] = case.subgraph.id
+                self._too_slow.setdefault(_place(case), {})[group] = case.subgraph.id
         if record.arm.status == "integrity":
-            culprits = set(trial.writer.culprits) or layers.culprits(record)
-            equipment.readings.caught(case.candidate, case.passes, culprits)
+            culprits = set(trial.writer.culprits) or findings.culprits(record)
+            equipment.readings.disqualify(case.candidate, case.passes, culprits)
         if is_without_answer(record.arm):
             equipment.readings.forget()
         return trial
@@ -196,7 +196,7 @@ class CaseJudge:
     def planners(self, case: Case) -> dict[str, Planner]:
         """Return the planner of each arm that has passes. Raises ArmFailure. Some benchmarks give eager one."""
         planner = self._equipment.readings.planner(case.candidate, case.passes)
-        out = self._out.get(_place(case), {})
+        out = self._too_slow.get(_place(case), {})
         planner.begin({group: first for group, first in out.items() if first != case.subgraph.id})
         return {CANDIDATE: planner}
 
@@ -243,7 +243,7 @@ class CaseJudge:
 
 
 def _read(
-    readings: Readings, case: Case, last: bool = False
+    readings: CandidateReaders, case: Case, last: bool = False
 ) -> tuple[Planner, tuple[dict[str, Any], ...]] | ArmResult:
     """Return the planner and the passes of a case's candidate, or what speaks against running them.
 

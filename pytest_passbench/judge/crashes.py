@@ -19,8 +19,8 @@ from pytest_passbench.core.plurals import counted
 from pytest_passbench.judge.arms.failures import ArmFailure, is_fault
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.arms.template import Template
-from pytest_passbench.judge.builder.refusals import CompileFailed
-from pytest_passbench.judge.builder.refusals import explained as in_words
+from pytest_passbench.judge.builder.compile_errors import CompileFailed
+from pytest_passbench.judge.builder.compile_errors import explained as in_words
 from pytest_passbench.judge.builder.sanitized import sanitized
 from pytest_passbench.kernels import signatures
 from pytest_passbench.kernels.toolchain import CompileError

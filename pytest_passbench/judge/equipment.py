@@ -38,7 +38,7 @@ from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.machine.cores import Awake, Cores
 from pytest_passbench.judge.machine.gpu import HeldOpen, device_state
 from pytest_passbench.judge.machine.process import allowed
-from pytest_passbench.judge.reading.readings import Readings
+from pytest_passbench.judge.reading.readers import CandidateReaders
 from pytest_passbench.protocol import BASELINE, READ
 
 MAX_PROGRAMS = 32  # subgraphs. Each has up to two processes and five open files
@@ -163,7 +163,7 @@ class ReferenceCandidate:
     """
 
     candidate: Candidate
-    readings: Readings
+    readings: CandidateReaders
 
 
 class Equipment:
@@ -183,14 +183,14 @@ class Equipment:
         self.cores = Cores.choose(settings.threads, worker)
         self.awake = Awake(self.cores.arms)
         self.programs = Programs()
-        self._left_out = dict[str, bool]()
+        self._null_by_omission = dict[str, bool]()
         self._held_open = HeldOpen() if is_cuda(settings.device) else None
         self.sandboxes = Sandboxes(settings, self.walls)
         builder, triton = Builder(self.walls, cache_folder()), TritonBuilder(self.walls, cache_folder())
-        self.readings = Readings(settings.policy, builder, triton, self.sandboxes.start_reading)
+        self.readings = CandidateReaders(settings.policy, builder, triton, self.sandboxes.start_reading)
         self.reference: ReferenceCandidate | None = None
         if settings.against is not None:
-            others = Readings(settings.policy, builder, triton, self.sandboxes.start_reading)
+            others = CandidateReaders(settings.policy, builder, triton, self.sandboxes.start_reading)
             self.reference = ReferenceCandidate(Candidate.open(settings.against), others)
         self._threads: int | None = torch.get_num_threads()  # the caller's
         torch.set_num_threads(1)  # the judge has one core to itself, the arms have the others
@@ -228,7 +228,7 @@ class Equipment:
             deadline=deadline,
             tolerance=self.settings.tolerance,
             content=_key(case),
-            left_out=self._left_out,
+            null_by_omission=self._null_by_omission,
         )
 
     def environment(self) -> dict[str, Any]:

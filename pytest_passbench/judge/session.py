@@ -23,9 +23,9 @@ from pytest_passbench.judge.attempts import Attempts
 from pytest_passbench.judge.case import Case, smallest_first
 from pytest_passbench.judge.case_judge import CaseJudge
 from pytest_passbench.judge.equipment import Equipment
+from pytest_passbench.judge.graph_matches import GraphMatch, Matching
 from pytest_passbench.judge.held_out import FurtherSizes
 from pytest_passbench.judge.machine.process import ProcessLimits, give_back
-from pytest_passbench.judge.matching import GraphMatch, Matching
 from pytest_passbench.judge.measure.allowance import DEFAULT, QUICK
 from pytest_passbench.judge.trial import Trial
 from pytest_passbench.suite.build import check_graphs

@@ -23,9 +23,9 @@ from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.arm import Arm, ArmSettings
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.names import CANDIDATE
-from pytest_passbench.judge.audits.layers import violation
+from pytest_passbench.judge.audits.findings import violation
 from pytest_passbench.judge.builder.build import Builder
-from pytest_passbench.judge.builder.refusals import CompileFailed, located, rest
+from pytest_passbench.judge.builder.compile_errors import CompileFailed, located, rest
 from pytest_passbench.judge.builder.sanitized import sanitized
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
@@ -33,7 +33,7 @@ from pytest_passbench.judge.devices import start_template
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.reading.planning import PlannedAnswer, Planner
 from pytest_passbench.judge.reading.reader import LibrarySource, named
-from pytest_passbench.judge.reading.readings import Readings
+from pytest_passbench.judge.reading.readers import CandidateReaders
 from pytest_passbench.judge.results import pass_reports
 from pytest_passbench.protocol import READ, Order
 from pytest_passbench.suite.limits import check_memory
@@ -93,7 +93,7 @@ def survey(path: Path, policy: Policy = "kernels", task: Task | None = None, san
     def start() -> Arm:
         return Arm(ArmSettings("reader", "cpu", 1, READ, walls, TIMEOUT_SECONDS))
 
-    readings = Readings(policy, builder, triton, start)
+    readings = CandidateReaders(policy, builder, triton, start)
     try:
         directories = candidate.directories if task is None else filter(None, [candidate.passes_for(task.id)])
         for passes in directories:
@@ -109,7 +109,7 @@ def survey(path: Path, policy: Policy = "kernels", task: Task | None = None, san
 class _Looker:
     """The survey of a pass directory."""
 
-    def __init__(self, candidate: Candidate, passes: PassDir, readings: Readings, result: Survey) -> None:
+    def __init__(self, candidate: Candidate, passes: PassDir, readings: CandidateReaders, result: Survey) -> None:
         self._candidate, self._passes, self._readings, self._survey = candidate, passes, readings, result
         self._folder = candidate.folder(passes)
         self._reported: set[str] = set()  # the errors of kernels, in their own words

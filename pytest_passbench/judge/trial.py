@@ -30,7 +30,7 @@ from pytest_passbench.judge.measure.allowance import Allowance
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.results import Writer, pass_reports, speed_of
-from pytest_passbench.judge.verify.checker import Checker, LateReference, WrongCall
+from pytest_passbench.judge.verify.checker import Checker, LateFloat64, WrongCall
 from pytest_passbench.protocol import Order
 from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import Arms, measure
@@ -40,7 +40,7 @@ from pytest_passbench.timing.rounds import calls_per_block
 AUDIT_SECONDS, AUDIT_CALLS = 0.5, 24
 MAX_PROBES = 20
 LONG_CALL_SECONDS, VERY_LONG_CALL_SECONDS = 4e-3, 40e-3  # cold caches change such calls little
-REFERENCES = 1  # probes that are compared with float64. Of later calls, chance decides
+FLOAT64_PROBES = 1  # probes that are compared with float64. Of later calls, chance decides
 PROBE_SHARE = 0.25  # of later probes that are verified
 SANITIZED = crashes.SanitizedLines()  # of all cases, since most crash in the same line
 SETTLED = 0.9  # of the time seen before. A slower probe shows that calls no longer get faster
@@ -81,7 +81,7 @@ class Trial:
     def __post_init__(self) -> None:
         self.writer = Writer(self.record, self.planners, self.auditor, self.last)
         self._templates = Templates(self)
-        self._miss: WrongCall | None = None
+        self._wrong_call: WrongCall | None = None
 
     def judge(self) -> None:
         """Judge the case. Failures of arms go into the record and raise nothing. Raises HarnessFault."""
@@ -108,10 +108,10 @@ class Trial:
         """Write which operator's rounding a wrong answer in half precision leaves out, if that explains it."""
         bench, order, arm = self.bench, self.orders[EAGER], self.record.arm
         wrong = arm.status == RAN and arm.first_correct > bench.tolerance
-        if self._miss is None or not wrong or self.earlier is not None or is_cuda(order.device):
+        if self._wrong_call is None or not wrong or self.earlier is not None or is_cuda(order.device):
             return
         with bench.alone(), bench.phases("audit"), bench.deadline.paused():
-            arm.rounding = roundings.explained(order, self.arms[EAGER], bench, self._miss)
+            arm.rounding = roundings.explained(order, self.arms[EAGER], bench, self._wrong_call)
 
     @property
     def eager_ran(self) -> bool:
@@ -158,7 +158,7 @@ class Trial:
             if checker.late is not None:
                 checker.late.close()
         self.writer.answers(checker, templates)
-        self._miss = checker.miss
+        self._wrong_call = checker.wrong_call
 
     def _measure(self, clock: CpuClock, checker: Checker, per_call: Mapping[str, float], stopping: Stopping) -> None:
         """Measure the arms that are left, if any can be timed, and write their speeds."""
@@ -213,7 +213,7 @@ class Templates:
         self._trial = trial
         self.ready: dict[str, Template] = {}
         self._forked: list[Template] = []
-        self._reference_lost = False
+        self._float64_lost = False
 
     def build(self) -> None:
         """Fork a template for each arm that has none, side by side, and wait until all have built their programs."""
@@ -223,14 +223,14 @@ class Templates:
         if self._trial.built is not None:
             self.ready.update(self._trial.built.templates)
         started = {arm: self._start(arm) for arm in orders if arm not in self.ready}
-        reference = self._start_reference() if started.get(EAGER) is not None else None
+        reference = self._start_float64() if started.get(EAGER) is not None else None
         for arm, template in started.items():
             if template is not None:
                 with bench.deadline.paused(arm != CANDIDATE):
                     self._wait(arm, template)
         if reference is not None:
             with bench.deadline.paused():
-                self._wait_reference(reference)
+                self._wait_float64(reference)
         # The same order, whether templates were kept or built now.
         self.ready = {arm: self.ready[arm] for arm in (*orders, FLOAT64) if arm in self.ready}
 
@@ -241,7 +241,7 @@ class Templates:
             self._trial.writer.failed(arm, failure)
             return None
 
-    def _start_reference(self) -> Template | None:
+    def _start_float64(self) -> Template | None:
         """Start eager in float64 in eager's sandbox, as the reference for rounding errors. Return None on failure."""
         try:
             return self._fork(EAGER, replace(self._trial.orders[EAGER], arm=FLOAT64))
@@ -285,7 +285,7 @@ class Templates:
             auditor.findings += template.findings
             auditor.built(record)
 
-    def _wait_reference(self, template: Template) -> None:
+    def _wait_float64(self, template: Template) -> None:
         try:
             template.wait()
             self.ready[FLOAT64] = template
@@ -296,7 +296,7 @@ class Templates:
         """End the template of an arm that failed while it ran."""
         template = self.ready.pop(failed.arm)
         if failed.arm == FLOAT64:
-            self._reference_lost = True
+            self._float64_lost = True
             template.leave()
         else:
             self._trial.writer.failed(failed.arm, self._explained(failed, template), template)
@@ -324,7 +324,7 @@ class Templates:
     def keep(self) -> None:
         """Let eager's programs live on, if they are to and none of them has failed, and reap their ended runners."""
         lasting = {arm: self.ready[arm] for arm in (EAGER, FLOAT64) if arm in self.ready}
-        if self._trial.keeps and EAGER in lasting and not self._reference_lost:
+        if self._trial.keeps and EAGER in lasting and not self._float64_lost:
             for template in lasting.values():
                 template.last()
             if self._trial.built is None:
@@ -360,14 +360,14 @@ def probe(clock: CpuClock, checker: Checker, bench: Bench, programs: Collection[
     times, exact = dict.fromkeys(arms, math.inf), 0.0
     for number in range(MAX_PROBES):
         before = max(times.values())
-        if number == REFERENCES:
+        if number == FLOAT64_PROBES:
             runner = clock.take_out(FLOAT64)
             if runner is not None:
-                checker.use_later(LateReference(runner, bench, exact + checker.reference_seconds), bench)
+                checker.use_later(LateFloat64(runner, bench, exact + checker.reference_seconds), bench)
             checker.share = PROBE_SHARE
         for arm in arms:
             times[arm] = min(times[arm], clock.block(arm, calls).per_call)
-        if number < REFERENCES and FLOAT64 in programs:
+        if number < FLOAT64_PROBES and FLOAT64 in programs:
             exact = clock.block(FLOAT64, calls).seconds
         slowest = max(times.values())
         warm = all(clock.warm[arm] for arm in arms)

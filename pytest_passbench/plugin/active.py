@@ -13,7 +13,7 @@ import pytest
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Record
-from pytest_passbench.plugin import collect, nodeid, summary
+from pytest_passbench.plugin import collect, conclusion, nodeid, summary
 from pytest_passbench.plugin.collect import TaskItem
 from pytest_passbench.plugin.conftest_guard import inside
 from pytest_passbench.plugin.plan import Worker, make_plan
@@ -96,7 +96,7 @@ class Active:
             _check(costs, session.items)
         summary.expect(self.state, costs)
         if self.state.plan.reports and costs:
-            summary.make_folder(self.state)
+            conclusion.make_folder(self.state)
         worker = self.state.plan.worker
         self.state.expected = -(-sum(costs.values()) // (1 if worker is None else worker.count))
 
@@ -171,7 +171,7 @@ class Active:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """End the judge; on the controller write the results and check the gates."""
         if self.state.plan.reports:
-            summary.conclude(self.state, session)
+            conclusion.conclude(self.state, session)
         self.state.close()
         self.signals.restore()
 
@@ -209,7 +209,7 @@ class Active:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Hand the run's seed to a worker: all derive their secrets from the same one."""
-        plan, folder = self.state.plan, summary.make_folder(self.state)
+        plan, folder = self.state.plan, conclusion.make_folder(self.state)
         resumed = plan.earlier.folder if plan.earlier is not None else None
         node.workerinput["passbench"] = [
             os.getpid(),

@@ -1,33 +1,25 @@
-"""The words of a run: the header, the line for each task, the summary; and its end, with results and gates."""
+"""The words of a run: the header, the line for each task, the summary at the end."""
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
-from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.seed import commitment
-from pytest_passbench.judge.measure.noise import merged
-from pytest_passbench.plugin import ci, invocation, nodeid
+from pytest_passbench.plugin import ci, nodeid
 from pytest_passbench.plugin.collect import SAMPLE, SUBGRAPH
 from pytest_passbench.plugin.live import outcome, spell
 from pytest_passbench.plugin.select import cost, read
 from pytest_passbench.plugin.state import State
-from pytest_passbench.report import gates
-from pytest_passbench.report.report import Report, report_of
 from pytest_passbench.run import journal
 from pytest_passbench.run.forecast import forecast_line
-from pytest_passbench.run.ledger import fresh_folder, write
 from pytest_passbench.run.stored import warnings
 from pytest_passbench.timing.looks import FIRST_LOOK
 
@@ -151,74 +143,6 @@ def to_benchmark(state: State, text: str, records: Iterable[Record]) -> None:
     if not state.settings.trusted and benchmark.saves(state.config):
         for record in records:
             benchmark.add(state.config, text, record)
-
-
-def conclude(state: State, session: pytest.Session) -> None:
-    """Write the run, check its gates, and fail the session if one is not met."""
-    if state.settings.trusted or not state.progress.costs:
-        if state.folder is not None:
-            with contextlib.suppress(OSError):  # made for workers that had nothing to judge
-                journal.remove(state.folder)
-                state.folder.rmdir()
-        return
-    make_folder(state)
-    _complete(state)
-    state.ledger.noise = merged(list(state.noises.values()))
-    run = state.ledger.run()
-    state.config.hook.pytest_passbench_run(config=state.config, run=run)
-    state.report = report_of(run)
-    state.verdicts = [
-        *gates.check(run, state.settings.fail_under),
-        *gates.check_changes(run),
-        *gates.check_against(run),
-        *_write(state, state.report),
-    ]
-    if session.exitstatus == pytest.ExitCode.OK:
-        if any(not verdict.passed for verdict in state.verdicts):
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        elif not all(record.judged for record in run.records):
-            session.exitstatus = HARNESS_FAILED
-
-
-def _complete(state: State) -> None:
-    """Take in records that only the journals have: an interruption, or a lost worker, kept the report back."""
-    if state.folder is None or not (state.ledger.interrupted or state.ledger.missing()):
-        return
-    for key, record in journal.last_records(state.folder).items():
-        if not state.ledger.has(key):
-            state.add(record)
-
-
-def make_folder(state: State) -> Path | None:
-    """Make the run's folder, if it is not there yet; a run that scores nothing has none. Raises pytest.UsageError."""
-    if state.folder is None and not state.settings.trusted:
-        names = [candidate.name for candidate in state.ledger.candidates]
-        try:
-            state.folder = fresh_folder(state.plan.report_dir, state.ledger.started, names)
-            invocation.store(state.config, state.folder)
-        except UserError as error:
-            raise pytest.UsageError(str(error)) from None
-    return state.folder
-
-
-def _write(state: State, report: Report) -> list[gates.GateResult]:
-    """Write the results to the run's folder, or, if that fails (the disk may be full), to a temporary one."""
-    assert state.folder is not None
-    try:
-        write(report, state.folder)
-        state.written = state.folder
-    except UserError as error:
-        failed = [gates.GateResult(False, f"results not written: {line(str(error))}")]
-        with contextlib.suppress(UserError, OSError):
-            elsewhere = Path(tempfile.mkdtemp(prefix="passbench-results-"))
-            write(report, elsewhere)
-            state.written = elsewhere
-        return failed
-    if journal.is_whole(report.run):
-        journal.remove(state.folder)
-        if state.plan.earlier is not None:
-            journal.remove_halves(state.plan.earlier, state.plan.report_dir)
-    return []
 
 
 def show(state: State, reporter: Any) -> None:

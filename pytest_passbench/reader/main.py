@@ -87,7 +87,6 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
                 _serve(channel, order, by_name, folder)
 
 
-
 def pass_as_data(item: AnyLoaded) -> dict[str, Any]:
     """Return a pass as data. In place of a function that cannot be traced stands the reason, as a text."""
     if isinstance(item, LoadedRegionPass):

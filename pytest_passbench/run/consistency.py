@@ -12,7 +12,7 @@ from pytest_passbench.core.run import Run
 from pytest_passbench.core.seed import Secret, commitment
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task, larger
-from pytest_passbench.judge.reading.planning import OUT
+from pytest_passbench.judge.reading.planning import TOO_SLOW_BEFORE
 from pytest_passbench.suite import find
 from pytest_passbench.suite.find import TaskRef, of_shard
 from pytest_passbench.suite.sizes import MAX_REFUSED, SizeMap, draws, size_map
@@ -139,7 +139,7 @@ def _of_task(name: str, task: Task, records: Mapping[str, Record]) -> Iterator[s
 
 def untried(record: Record) -> bool:
     """Return True if a subgraph was not tried, since a pass took too long on an earlier one of its task."""
-    return record.arm.status == "timeout" and record.arm.phase == OUT
+    return record.arm.status == "timeout" and record.arm.phase == TOO_SLOW_BEFORE
 
 
 def _speeds(record: Record) -> Iterator[str]:

@@ -165,7 +165,7 @@ def _become(message: dict[str, Any], fds: list[int]) -> None:
 
             keeper_main(message, fds)
         elif message["op"] == "matcher":
-            from pytest_passbench.runner.matching import main as matching_main
+            from pytest_passbench.runner.first_match import main as matching_main
 
             matching_main(message, fds)
         else:

@@ -18,7 +18,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.ladder import T_FROZEN, T_MIN
 from pytest_passbench.core.settings import Interpretation, ScoreSettings
-from pytest_passbench.score.subgraph import LEVELS, TOP, Judged
+from pytest_passbench.score.subgraph import TOLERATED_FROM, TOP, Judged
 
 Curve = dict[int, float | None]
 """A value per t; None if a speed that it needs was not measured."""
@@ -72,9 +72,9 @@ def check(settings: ScoreSettings, where: Path | None = None) -> None:
         raise UserError(f"b = {settings.b} is out of range", where=where, remedy="0 < b <= 1")
     if not is_exponent(settings.p):
         raise UserError(f"p = {settings.p} is out of range", where=where, remedy=f"0 <= p <= {MAX_EXPONENT:g}")
-    if settings.interpretation not in tuple(LEVELS):
+    if settings.interpretation not in tuple(TOLERATED_FROM):
         what = f"unknown interpretation {abbreviated(settings.interpretation)}"
-        raise UserError(what, where=where, remedy=f"one of: {', '.join(LEVELS)}")
+        raise UserError(what, where=where, remedy=f"one of: {', '.join(TOLERATED_FROM)}")
 
 
 def evaluate(subgraphs: Sequence[Judged], settings: ScoreSettings) -> Scores:
@@ -145,7 +145,7 @@ def worth(subgraph: Judged, t: int, settings: ScoreSettings, guard: bool) -> flo
     if subgraph.correct_at(min(t, T_FROZEN)):
         return _earned(subgraph, t, settings, guard=guard)
     failure = subgraph.failure
-    tolerated = t >= T_FROZEN and failure is not None and t >= LEVELS[settings.interpretation][failure]
+    tolerated = t >= T_FROZEN and failure is not None and t >= TOLERATED_FROM[settings.interpretation][failure]
     return 1.0 if tolerated else settings.b
 
 

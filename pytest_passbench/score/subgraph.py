@@ -23,7 +23,7 @@ NOT_JUDGED = "not_judged"
 ACCURACY = "accuracy"
 """The class of a subgraph that ran but is not correct at t = 1."""
 
-LEVELS: dict[Interpretation, dict[str, int]] = {
+TOLERATED_FROM: dict[Interpretation, dict[str, int]] = {
     "default": {
         ACCURACY: 1,
         "nan_inf": 3, "shape_mismatch": 3, "type_mismatch": 3,
@@ -37,9 +37,9 @@ LEVELS: dict[Interpretation, dict[str, int]] = {
         "eager_fail": NEVER, "pass_miss": NEVER, "integrity": NEVER, NOT_JUDGED: NEVER,
     },
 }  # fmt: skip
-"""The smallest t from which a failure counts 1 instead of b, by interpretation and failure class."""
+"""The smallest t from which a failure counts 1, by interpretation and failure class; below it, it counts b."""
 
-_STATUSES = (RAN, *(name for name in LEVELS["default"] if name not in (ACCURACY, NOT_JUDGED)))
+_STATUSES = (RAN, *(name for name in TOLERATED_FROM["default"] if name not in (ACCURACY, NOT_JUDGED)))
 
 TOP: dict[Interpretation, int] = {"default": 4, "mismatch_extended": 5}
 """The last t of each interpretation."""

@@ -16,7 +16,7 @@ from pytest_passbench.judge.audits.beyond import Beyond, BeyondRound
 from pytest_passbench.judge.audits.blocks import Blocks
 from pytest_passbench.judge.audits.clock_floor import ClockFloor
 from pytest_passbench.judge.audits.evidence import bandwidth, fill_rate, null_answer, written
-from pytest_passbench.judge.audits.layers import note, pairs_of_blocks, violation
+from pytest_passbench.judge.audits.findings import note, violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.verify.checker import Checker
@@ -30,6 +30,8 @@ ALLOWED = frozenset({
     "unflatten", "narrow", "select", "movedim", "swapaxes", "chunk", "split", "unbind", "detach", "broadcast_to",
     "view_as", "contiguous", "clone", "to", "getitem", "as_strided",
 })  # fmt: skip
+STANDARD_BLOCKS, PARANOID_BLOCKS = 1, 4
+"""Pairs of extra blocks for each subgraph."""
 
 
 class Auditor:
@@ -133,7 +135,7 @@ class Auditor:
         blocks = self._extra(template, clock, checker)
         if blocks is None:
             return
-        for _ in range(pairs_of_blocks(self._settings)):
+        for _ in range(PARANOID_BLOCKS if self._settings.audit == "paranoid" else STANDARD_BLOCKS):
             if not self.violated:
                 self.findings += blocks.run(max(per_call.values()))
 

@@ -19,7 +19,7 @@ from pytest_passbench.judge.arms.forks import blaming, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import ForkOrder, GraphEffects, Template
-from pytest_passbench.judge.audits.layers import violation
+from pytest_passbench.judge.audits.findings import violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
 from pytest_passbench.judge.verify.compare import compare

@@ -16,7 +16,7 @@ from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import ForkOrder, Template
 from pytest_passbench.judge.audits.blocks import Blocks
-from pytest_passbench.judge.audits.layers import violation
+from pytest_passbench.judge.audits.findings import violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.timing.measurement import Arms

@@ -23,7 +23,7 @@ from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms import processes
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.names import EAGER
-from pytest_passbench.judge.audits.layers import violation, warning
+from pytest_passbench.judge.audits.findings import violation, warning
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.verify.outputs import Output
 

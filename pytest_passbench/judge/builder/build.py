@@ -15,7 +15,7 @@ from pytest_passbench.candidate import cpp_text
 from pytest_passbench.core.rejected import Rejected, kernel_refused
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.builder import check, compile
-from pytest_passbench.judge.builder.refusals import CompileFailed, SourceError
+from pytest_passbench.judge.builder.compile_errors import CompileFailed, SourceError
 from pytest_passbench.judge.builder.store import ContentStore
 from pytest_passbench.kernels import signatures, toolchain
 from pytest_passbench.kernels.signatures import Signature

@@ -17,8 +17,8 @@ from itertools import pairwise
 
 from pytest_passbench.core.rejected import kernel_refused
 from pytest_passbench.judge.builder import elf
+from pytest_passbench.judge.builder.compile_errors import CompileFailed
 from pytest_passbench.judge.builder.elf import ElfLibrary, Malformed, Segment
-from pytest_passbench.judge.builder.refusals import CompileFailed
 
 _MATHS = """
     acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1 fabs fdim floor

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pytest_passbench.judge.arms import processes, sandbox
 from pytest_passbench.judge.arms.failures import KILLED, ProcessLost, SandboxFailed
-from pytest_passbench.judge.builder.refusals import (
+from pytest_passbench.judge.builder.compile_errors import (
     LIMIT,
     MAX_ERRORS,
     CompileFailed,

@@ -18,7 +18,7 @@ from typing import Any
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.builder.compile import MAX_MEMORY_BYTES, TIMEOUT_SECONDS, run_compiler
-from pytest_passbench.judge.builder.refusals import CompileFailed, SourceError
+from pytest_passbench.judge.builder.compile_errors import CompileFailed, SourceError
 from pytest_passbench.kernels import signatures, toolchain
 from pytest_passbench.plans.launch import Allocate, CppKernel, Launch, LaunchPlan, Operand
 

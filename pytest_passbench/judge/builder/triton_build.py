@@ -25,7 +25,7 @@ from pytest_passbench.core.schema import Fields, Flag, Items, Kinds, Text, Whole
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.builder.compile import run_compiler
-from pytest_passbench.judge.builder.refusals import LIMIT, CompileFailed, limit_reached
+from pytest_passbench.judge.builder.compile_errors import LIMIT, CompileFailed, limit_reached
 from pytest_passbench.judge.builder.store import ContentStore
 from pytest_passbench.judge.builder.triton_types import Specialised
 from pytest_passbench.judge.scratch import Scratch

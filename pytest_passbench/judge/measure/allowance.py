@@ -1,7 +1,7 @@
-"""Time for each subgraph if the whole run has a budget (``--passbench-budget``).
+"""How long a subgraph may be measured: its most pairs and seconds, with and without ``--passbench-budget``.
 
-A subgraph's share is the time left, divided by the subgraphs left. Time that it does not use goes to the later ones.
-The budget is wall time, so it includes building, waiting for a core, and the slowness of a busy machine.
+With a budget, a subgraph's share is the time left, divided by the subgraphs left. Time that it does not use goes to
+the later ones. The budget is wall time, so it includes building, waiting for a core, and a busy machine's slowness.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from pytest_passbench.core.rejected import WRONG_CALL, Rejected, plan_refused
 from pytest_passbench.core.settings import Policy
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.template import Answer
-from pytest_passbench.judge.audits.layers import describe, violation, warning
+from pytest_passbench.judge.audits.findings import describe, violation, warning
 from pytest_passbench.judge.builder.build import Builder, BuiltLibrary
-from pytest_passbench.judge.builder.refusals import CompileFailed, explained
+from pytest_passbench.judge.builder.compile_errors import CompileFailed, explained
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.reading.reader import VIOLATIONS, Reader, named
 from pytest_passbench.judge.reading.triton_code import checked_text, machine_code
@@ -54,7 +54,7 @@ _INTEGERS = {
     for sign in ("", "u")
     for bits in (8, 16, 32, 64)
 }
-OUT = "out"  # the phase of a time-out of passes that were not tried, since they took too long on another subgraph
+TOO_SLOW_BEFORE = "out"  # the phase of a time-out of passes that were not tried: they took too long before
 MAX_LIBRARY_BYTES = 64 << 20  # of a plan's compiled kernels, and of all plans' that the judge keeps in memory
 
 
@@ -134,7 +134,7 @@ class Planner:
     asked: set[str] = field(default_factory=set)
     #: The pass that gave no answer in time, if the case ended by that.
     late: frozenset[str] = frozenset()
-    _out: Mapping[frozenset[str], str] = field(default_factory=dict)
+    _too_slow: Mapping[frozenset[str], str] = field(default_factory=dict)
     _answers: dict[str, PlannedAnswer] = field(default_factory=dict)
     _texts: dict[str, KernelText] = field(default_factory=dict)  # of all plans, by name
     _compiled: set[bytes] = field(default_factory=set)  # kernels of all answers
@@ -142,16 +142,16 @@ class Planner:
 
     def begin(self, out: Mapping[frozenset[str], str]) -> None:
         """Begin a case. ``out`` has passes that took too long together, with the subgraph of the task on which."""
-        self.asked, self.late, self._out = set(), frozenset(), out
+        self.asked, self.late, self._too_slow = set(), frozenset(), out
 
     def _ask(self, name: str) -> None:
         """Note that a pass is asked. Raises ArmFailure if it, or it with others, is out for this task."""
         self.asked.add(name)
-        for group, subgraph in self._out.items():
+        for group, subgraph in self._too_slow.items():
             if group <= self.asked:
                 names = " and ".join(sorted(group))
                 message = f"not tried: {names} took too long on {subgraph}, and a pass is out for a task after that"
-                raise ArmFailure("timeout", OUT, message)
+                raise ArmFailure("timeout", TOO_SLOW_BEFORE, message)
 
     @contextlib.contextmanager
     def _asking(self, name: str) -> Iterator[None]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_passbench.candidate.triton import KernelReference, KernelText, check_options, kernel_text
 from pytest_passbench.core.rejected import kernel_refused, plan_refused
-from pytest_passbench.judge.builder.refusals import CompileFailed
+from pytest_passbench.judge.builder.compile_errors import CompileFailed
 from pytest_passbench.judge.builder.triton_build import CompiledLaunch, TritonBuilder
 from pytest_passbench.judge.builder.triton_types import specialise
 from pytest_passbench.plans.launch import LaunchPlan, TritonKernel, TritonLaunch, Tuned

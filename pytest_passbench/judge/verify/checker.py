@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import torch
 
 from pytest_passbench.core.criterion import worst
+from pytest_passbench.core.float64_errors import ReferenceOutput, references
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.null_answers import inputs_left_out, mostly_nan
 from pytest_passbench.core.record import RAN
-from pytest_passbench.core.reference import ReferenceOutput, references
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, FLOAT64
@@ -50,7 +50,7 @@ class WrongCall:
     answer: Sequence[torch.Tensor]
 
 
-class LateReference:
+class LateFloat64:
     """The probe's runner of eager in float64, which stays stopped except for a call now and then.
 
     A verified call gets a reference by chance. The chance is such that they take :data:`MAX_SECONDS` on average.
@@ -108,7 +108,7 @@ def refuse_mostly_nan(expected: Sequence[Output]) -> None:
 
 
 def accepts_left_out(
-    late: LateReference, references: Sequence[ReferenceOutput], values: Sequence[torch.Tensor], mutates: bool
+    late: LateFloat64, references: Sequence[ReferenceOutput], values: Sequence[torch.Tensor], mutates: bool
 ) -> bool | None:
     """Return True if an answer without one of the large inputs is as accurate as eager's. None: eager gave no answer.
 
@@ -139,11 +139,11 @@ class Checker:
         self.eager_errors: list[float] = []
         self.null_from, self.null_accurate = NEVER, True
         #: The first call in which the candidate's answer in half precision was not correct at t.
-        self.miss: WrongCall | None = None
+        self.wrong_call: WrongCall | None = None
         #: An answer with an input left out is as accurate as eager's.
         self.accepts_left_out = False
         #: Eager in float64 for some of the calls after the probe, if there is one; and the seconds of judging by one.
-        self.late: LateReference | None = None
+        self.late: LateFloat64 | None = None
         self.reference_seconds = 0.0
         self.dtypes: list[str] = []
         self.share, self._late, self._late_share = 1.0, math.inf, 0.0
@@ -197,8 +197,8 @@ class Checker:
                 with blaming(arm):
                     verdict = compare(expected, outputs[arm], self._tolerance, self._names(len(expected)))
                     self._look_at_memory(runner, call, sharing, outputs[arm], values, verdict)
-                if arm == CANDIDATE and self.miss is None and verdict.worst and not self._mutated:
-                    self._note_miss(values, outputs[arm])
+                if arm == CANDIDATE and self.wrong_call is None and verdict.worst and not self._mutated:
+                    self._note_wrong_call(values, outputs[arm])
                 standing = self.standings.setdefault(arm, Standing())
                 standing.add(verdict)
                 standing.stability.add(verdict.correct_from, expected, outputs[arm], self._tolerance)
@@ -207,10 +207,10 @@ class Checker:
         if exact is not None:
             self._note_accuracy(exact, outputs, values, levels)
 
-    def _note_miss(self, values: list[torch.Tensor], outputs: Sequence[Output]) -> None:
+    def _note_wrong_call(self, values: list[torch.Tensor], outputs: Sequence[Output]) -> None:
         answer = [output.value for output in outputs if output.value is not None]
         if len(answer) == len(outputs) and any(value.dtype in HALVES for value in answer):
-            self.miss = WrongCall(values, answer)
+            self.wrong_call = WrongCall(values, answer)
 
     def _late_outputs(
         self, values: list[torch.Tensor], levels: Mapping[str, Sequence[int]], always: bool
@@ -282,18 +282,18 @@ class Checker:
         self.null_from = level if self._null_calls == 0 else max(self.null_from, level)
         self._null_calls += 1
 
-    def use_later(self, late: LateReference, bench: Bench) -> None:
+    def use_later(self, late: LateFloat64, bench: Bench) -> None:
         """Take over eager in float64 for the calls after the probe, and try to leave out each large input.
 
         If an answer without one of them is as accurate as eager's, then a null answer is. Each content is tried once.
         """
         self.late = late
         if self._first is not None:
-            accepts = bench.left_out.get(bench.content)
+            accepts = bench.null_by_omission.get(bench.content)
             if accepts is None:
                 accepts = accepts_left_out(late, *self._first, bool(self._mutated))
             if accepts is not None:
-                bench.left_out[bench.content] = accepts
+                bench.null_by_omission[bench.content] = accepts
             self.accepts_left_out, self._first = bool(accepts), None
 
     def _note_accuracy(

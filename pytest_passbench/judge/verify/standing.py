@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import torch
 
 from pytest_passbench.core.criterion import worst
+from pytest_passbench.core.float64_errors import OutputErrors
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.record import RAN
-from pytest_passbench.core.reference import OutputErrors
 from pytest_passbench.judge.verify.compare import Comparison
 from pytest_passbench.judge.verify.outputs import Output
 

@@ -17,7 +17,7 @@ from pytest_passbench.core.settings import ScoreSettings, Settings, same_in
 
 ALWAYS = ("device", "pipeline", "policy", "threads")  # mentioned even if they are the defaults, and first
 _USUAL = {name: getattr(Settings, name) for name in (*ALWAYS, *same_in("board")) if name != "score"}
-"""The settings that two runs must share. A file that lacks one is of before there was a choice: the default."""
+"""The settings that two runs must share. A file without one was written before the option was: the default counts."""
 
 _UNKNOWN = "unknown"
 

@@ -28,7 +28,7 @@ from pytest_passbench.judge.arms import processes, sandbox
 from pytest_passbench.judge.arms.failures import ProcessLost
 from pytest_passbench.judge.builder import check, compile
 from pytest_passbench.judge.builder.build import Builder
-from pytest_passbench.judge.builder.refusals import CompileFailed, limit_reached
+from pytest_passbench.judge.builder.compile_errors import CompileFailed, limit_reached
 from pytest_passbench.judge.scratch import sealed
 from pytest_passbench.kernels import cpp, toolchain
 from pytest_passbench.kernels.signatures import Signature

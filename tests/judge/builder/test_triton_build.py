@@ -23,7 +23,7 @@ from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.builder import triton_build
 from pytest_passbench.judge.builder.build import BuiltLibrary
-from pytest_passbench.judge.builder.refusals import LIMIT, CompileFailed
+from pytest_passbench.judge.builder.compile_errors import LIMIT, CompileFailed
 from pytest_passbench.judge.builder.triton_build import CompiledLaunch, TritonBuilder
 from pytest_passbench.judge.builder.triton_types import Specialised, specialise
 from pytest_passbench.judge.reading import planning

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.reading.reader import Reader
-from pytest_passbench.judge.reading.readings import Readings
+from pytest_passbench.judge.reading.readers import CandidateReaders
 from pytest_passbench.protocol import send
 from support.forged_messages import CHANNELS
 
@@ -120,7 +120,7 @@ def test_a_reader_is_heard_whatever_the_number_of_its_channel():
 
 def test_a_failure_to_load_that_is_remembered_does_not_grow():
     nobody: Any = None
-    readings = Readings("kernels", nobody, nobody, nobody)
+    readings = CandidateReaders("kernels", nobody, nobody, nobody)
     candidate, passes = SimpleNamespace(content_hash="0"), SimpleNamespace(path="p")
     readings._failures["0", "p"] = ArmFailure("compile_fail", "load", "no such module")
     for _ in range(3):

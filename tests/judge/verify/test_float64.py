@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_passbench.core.float64_errors import RIGHT
 from pytest_passbench.core.ladder import NEVER
-from pytest_passbench.core.reference import RIGHT
 from pytest_passbench.judge.verify import checker
 from pytest_passbench.judge.verify.standing import Accuracy
 from shared.workspace import make_cpp_pass, make_wrapper

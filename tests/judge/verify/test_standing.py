@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_passbench.core.float64_errors import references
 from pytest_passbench.core.ladder import NEVER
-from pytest_passbench.core.reference import references
 from pytest_passbench.judge.verify.standing import Accuracy, Stability
 
 ROUNDED = pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])

@@ -1,6 +1,6 @@
-"""The refusals of kernels that do not compile, and a C++ compiler's own by the lines of its input.
+"""Errors of kernels that do not compile, from a compiler's output, at the lines of the candidate's files.
 
-Errors in the lines of the candidate's files are put into words for their author, with excerpts.
+They are in words for the candidate's author, with excerpts.
 The forms of a compiler's errors are those of GCC and Clang with ``LC_ALL=C``. Notes, warnings and excerpts are left
 out.
 """

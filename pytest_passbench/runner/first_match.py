@@ -1,4 +1,7 @@
-"""A process that matches a candidate's passes, as data, with one graph after another. It asks for no kernel."""
+"""A process that tells for one graph after another which pass matches first. The judge of a case does not use it.
+
+It has the candidate's passes as data, and asks for no kernel.
+"""
 
 from __future__ import annotations
 

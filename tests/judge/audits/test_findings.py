@@ -11,7 +11,7 @@ import torch
 from pytest_passbench.core.record import Finding
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.audits import auditor
-from pytest_passbench.judge.audits.layers import violation
+from pytest_passbench.judge.audits.findings import violation
 from shared.workspace import make_cpp_pass
 
 #: Keeps answers by address and a sample of the contents.

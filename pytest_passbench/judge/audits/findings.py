@@ -1,18 +1,10 @@
-"""The choice of the audit's layers for a run, and their findings in a record."""
+"""Findings of the audit: made, put into a record, told in a line, and traced to their passes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from pytest_passbench.core.record import Finding, Record
-from pytest_passbench.core.settings import Settings
-
-STANDARD_BLOCKS, PARANOID_BLOCKS = 1, 4
-
-
-def pairs_of_blocks(settings: Settings) -> int:
-    """Return the number of pairs of extra blocks for each subgraph."""
-    return PARANOID_BLOCKS if settings.audit == "paranoid" else STANDARD_BLOCKS
 
 
 def violation(layer: str, rule: str, message: str, file: str = "", line: int = 0) -> Finding:

@@ -1,4 +1,4 @@
-"""The passes of a run's candidates: as data from a reader, without those that are disqualified."""
+"""The readers of a run's candidates, one at a time in one sandbox, and their passes without disqualified ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pytest_passbench.judge.reading.reader import start_reader
 _Key = tuple[str, Path]
 
 
-class Readings:
+class CandidateReaders:
     """The readers of a run, one at a time, in one sandbox. Passes that broke a rule stay disqualified."""
 
     def __init__(self, policy: Policy, builder: Builder, triton: TritonBuilder, start: Callable[[], Arm]) -> None:
@@ -34,7 +34,7 @@ class Readings:
         self._readers: set[str] = set()  # the digests of all candidates that the sandbox has had
         self._planner: tuple[_Key, Planner] | None = None
         self._failures: dict[_Key, ArmFailure] = {}
-        self._caught: dict[_Key, set[str]] = {}
+        self._disqualified: dict[_Key, set[str]] = {}
 
     def begin(self) -> None:
         """Begin a new run: forget all that is known of candidates, and have no file of theirs in the sandbox.
@@ -44,7 +44,7 @@ class Readings:
         self.forget()
         self._mounted = ("", "")
         self._failures.clear()
-        self._caught.clear()
+        self._disqualified.clear()
         self._builder.forget_failures()
         self._triton.forget_failures()
 
@@ -106,14 +106,14 @@ class Readings:
 
     def passes(self, candidate: Candidate, passes: PassDir) -> tuple[dict[str, Any], ...]:
         """Return the passes of a directory as data, without disqualified ones. Raises ArmFailure."""
-        out = self._caught.get((candidate.content_hash, passes.path), set())
+        disqualified = self._disqualified.get((candidate.content_hash, passes.path), set())
         read = self.planner(candidate, passes).reader.passes()
-        return tuple(item for item in read if item["name"] not in out)
+        return tuple(item for item in read if item["name"] not in disqualified)
 
-    def caught(self, candidate: Candidate, passes: PassDir, stems: set[str]) -> None:
+    def disqualify(self, candidate: Candidate, passes: PassDir, stems: set[str]) -> None:
         """Disqualify passes that broke a rule from now on. If ``stems`` names none of them, all of them are."""
         disqualified = stems & set(passes.stems) or set(passes.stems)
-        self._caught.setdefault((candidate.content_hash, passes.path), set()).update(disqualified)
+        self._disqualified.setdefault((candidate.content_hash, passes.path), set()).update(disqualified)
 
     def forget(self) -> None:
         """End the reader. The next call of :meth:`planner` starts another one."""

@@ -28,7 +28,7 @@ from pytest_passbench.judge.arms.failures import ArmFailure, ending
 from pytest_passbench.judge.arms.wire import hear
 from pytest_passbench.judge.builder.store import ContentStore, cache_folder
 from pytest_passbench.judge.case import smallest
-from pytest_passbench.judge.reading.readings import Readings
+from pytest_passbench.judge.reading.readers import CandidateReaders
 from pytest_passbench.judge.results import pass_reports
 from pytest_passbench.protocol import ProtocolError, send
 from pytest_passbench.suite.build import check_graphs
@@ -183,7 +183,7 @@ class Matching:
     ``arm`` returns the candidate's sandbox. It is called only for a graph without a stored result.
     """
 
-    def __init__(self, policy: Policy, device: str, readings: Readings, arm: Callable[[], Arm]) -> None:
+    def __init__(self, policy: Policy, device: str, readings: CandidateReaders, arm: Callable[[], Arm]) -> None:
         self._identity, self._readings, self._arm = (policy, device), readings, arm
         self._store = ContentStore(cache_folder())
         self._current: tuple[str, CandidateMatches] | None = None
