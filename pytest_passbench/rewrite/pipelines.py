@@ -96,7 +96,9 @@ def build_baseline(name: str, gm: GraphModule, example_inputs: list[Any]) -> Bui
     before = len(generated.loaded())
     call = _compiled(gm, example_inputs, mode=MODES[name])
     modules = generated.loaded()[before:]
-    return BuiltGraph(call, generated=generated.examine(call, example_inputs, modules) if modules else None)
+    if not modules or any(value.device.type != "cpu" for value in example_inputs):
+        return BuiltGraph(call)
+    return BuiltGraph(call, generated=generated.examine(call, example_inputs, modules))
 
 
 def warm_up(pipeline: str) -> None:
