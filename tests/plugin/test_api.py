@@ -9,7 +9,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import DISQUALIFIED, ArmResult, Finding, PassReport, Record, Speed
 from pytest_passbench.core.settings import Settings
-from pytest_passbench.judge.reading.planning import OUT
+from pytest_passbench.judge.reading.planning import TOO_SLOW_BEFORE
 from pytest_passbench.plugin.benchmark import other_times
 from pytest_passbench.plugin.failures import OF_WRAPPERS, TaskFailedError
 from pytest_passbench.plugin.live import RunProgress, outcome, spell
@@ -304,7 +304,8 @@ def test_a_broken_rule_comes_before_what_it_did_to_other_subgraphs():
 
 def test_a_time_out_comes_before_what_was_not_tried_after_it():
     late = Record("t", "s0", "c", arm=ArmResult("timeout", "run", "a block of 1 call did not end"))
-    out = [Record("t", f"s{n}", "c", arm=ArmResult("timeout", OUT, "not tried: p took too long")) for n in (1, 2)]
+    arm = ArmResult("timeout", TOO_SLOW_BEFORE, "not tried: p took too long")
+    out = [Record("t", f"s{n}", "c", arm=arm) for n in (1, 2)]
     failure = TaskFailedError([late, *out])
     assert failure.line() == "timeout: a block of 1 call did not end (1 of 3; 2 not tried)"
     assert "s1: timeout\n" in failure.text()

@@ -10,7 +10,7 @@ from math import log10
 from pytest_passbench.core.ladder import T_FROZEN
 from pytest_passbench.core.settings import ScoreSettings
 from pytest_passbench.score.es import geomean, power10, speed_at, unmeasured
-from pytest_passbench.score.subgraph import LEVELS, Judged
+from pytest_passbench.score.subgraph import TOLERATED_FROM, Judged
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,6 @@ def gamma(subgraphs: Sequence[Judged], t: int, settings: ScoreSettings) -> float
     classes = Counter(subgraph.failure for subgraph in subgraphs if subgraph.failure is not None)
     if t < T_FROZEN or not classes:
         return settings.b
-    pending = sum(
-        count for failure, count in classes.items() if failure and t < LEVELS[settings.interpretation][failure]
-    )
+    starts = TOLERATED_FROM[settings.interpretation]
+    pending = sum(count for failure, count in classes.items() if failure and t < starts[failure])
     return float(settings.b ** (pending / classes.total()))

@@ -7,7 +7,7 @@ import pytest
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Settings
-from pytest_passbench.judge import matching
+from pytest_passbench.judge import graph_matches
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.session import Session
 from pytest_passbench.suite import find
@@ -30,7 +30,7 @@ def replacement_func():
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(matching, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(graph_matches, "cache_folder", lambda: tmp_path / "cache")
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_results_are_kept_by_the_contents_of_task_and_candidate(two_tasks, monke
         "b-silu": [("", "p: nearest: add (add): argument input: expected gelu, found silu (silu)")],
     }
     with monkeypatch.context() as without:
-        without.setattr(matching.Matcher, "__init__", no_process)
+        without.setattr(graph_matches.Matcher, "__init__", no_process)
         assert told(two_tasks) == first
         file = two_tasks.folder / "cand" / "p.py"
         text = file.read_text()
@@ -99,14 +99,14 @@ def test_the_first_match_is_enough_to_tell_that_a_task_is_touched(bench, cache, 
     with session() as judge:
         assert judge.touches(ref, candidate)
     with monkeypatch.context() as without:
-        without.setattr(matching.Matcher, "__init__", no_process)
+        without.setattr(graph_matches.Matcher, "__init__", no_process)
         with session() as judge:
             assert judge.touches(ref, candidate)
             with pytest.raises(AssertionError, match="anew"):
                 list(judge.matches(ref, candidate))
     with session() as judge:
         assert [match.name for match in judge.matches(ref, candidate)] == ["p", "", ""]
-    monkeypatch.setattr(matching.Matcher, "__init__", no_process)
+    monkeypatch.setattr(graph_matches.Matcher, "__init__", no_process)
     with session() as judge:
         assert [(match.graph, match.subgraphs) for match in judge.matches(ref, candidate)] == [
             ("g0", 1), ("g1", 1), ("g2", 1),
