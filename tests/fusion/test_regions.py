@@ -25,7 +25,11 @@ def reasons(function: Callable[..., Any], *inputs: torch.Tensor) -> list[str]:
     return [reason(node) for node in nodes if node.op.startswith("call")]
 
 
-X, HUGE = torch.zeros(4, 6), torch.empty(2**31, device="meta")
+def resized(x: torch.Tensor, size: int) -> torch.Tensor:
+    return torch.nn.functional.interpolate(x, size=(size, size), mode="bilinear")
+
+
+X, HUGE, IMAGE = torch.zeros(4, 6), torch.empty(2**31, device="meta"), torch.zeros(1, 2, 8, 8)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +42,9 @@ X, HUGE = torch.zeros(4, 6), torch.empty(2**31, device="meta")
         (lambda x: torch.polygamma(2, x), [X], ["polygamma"]),
         (lambda x: x.relu_(), [X], ["relu_ into an input"]),
         (lambda x: x.exp().relu_(), [X], ["", ""]),
+        (lambda x: resized(x, 9), [IMAGE], ["bilinear resizing is faster in eager"]),
+        (lambda x: resized(x, 8), [IMAGE], ["bilinear resizing is faster in eager"]),
+        (lambda x: resized(x, 4), [IMAGE], [""]),
     ],
 )
 def test_each_call_has_a_kernel_or_a_reason(function, inputs, expected):
