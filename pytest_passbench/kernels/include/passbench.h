@@ -286,16 +286,17 @@ inline vec power_of_two(vec k) {  // for k in [-126, 127]
   return bits<vec>((__builtin_convertvector(k, ivec) + 127) << 23);
 }
 inline vec exp(vec x) {
-  x = x > 90 ? all(90) : x < -105 ? all(-105) : x;
+  auto zero = x < -104;  // such as masked scores. Results that underflow take a processor 20 times as long
+  x = x > 90 ? all(90) : zero ? vec{} : x;
   auto [k, r, em1] = reduce_exp(x);
 #ifdef __AVX512F__
   vec y, m = em1 + 1;
   asm("vscalefps %2, %1, %0" : "=v"(y) : "v"(m), "v"(k));
-  return y;
 #else
   vec half = (k * 0.5f + 0x1.8p23f) - 0x1.8p23f;  // two factors: 2^k can overflow although the result does not
-  return (em1 + 1) * power_of_two(half) * power_of_two(k - half);
+  vec y = (em1 + 1) * power_of_two(half) * power_of_two(k - half);
 #endif
+  return zero ? vec{} : y;
 }
 inline vec expm1_within(vec x) {  // for |x| < 87
   auto [k, r, em1] = reduce_exp(x);
