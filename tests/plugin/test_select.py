@@ -231,7 +231,7 @@ def test_a_candidate_on_sys_path_or_as_a_path_argument_is_refused(bench, monkeyp
         ("-opassbench_policy=none", "*'none' is not one of kernels, open"),
         ("--passbench-audit=x", "*'x' is not one of off, standard, paranoid"),
         ("-opassbench_sandbox=none", "*'none' is not one of auto, required"),
-        ("--passbench-baseline=x", "*'x' is not one of inductor"),
+        ("--passbench-baseline=x", "*'x' is not one of inductor, max-autotune"),
         ("--passbench-suite=x", "*'x' is not one of lite, full, train, all"),
         ("--passbench-held-out=21", "*'21' is not an integer from 0 to 20"),
         ("-opassbench_threads=0", "*'0' is not an integer from 1 to 4096"),
