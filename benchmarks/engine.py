@@ -96,7 +96,7 @@ class Twins(Session):
 
     def __init__(self, settings: Settings, sources: Callable[[str, str], str] | None = None) -> None:
         super().__init__(settings, os.urandom(32))
-        self.equipment.readings = NO_READINGS
+        self.equipment.readers = NO_READERS
         self.equipment.sandboxes = TwinSandboxes(settings, self.equipment.walls)
         self.case_judge = TwinJudge(self.equipment, sources or (lambda _arm, source: source))
 
@@ -113,8 +113,8 @@ def judged(session: Session, case: Case, candidate: Any) -> list[Record]:
     return list(session.judge(replace(case.task, subgraphs=(case.subgraph,)), candidate))
 
 
-#: Stands for a candidate's readings if there is no candidate.
-NO_READINGS: Any = SimpleNamespace(
+#: Stands for the readers of candidates if there is no candidate.
+NO_READERS: Any = SimpleNamespace(
     arm=lambda: SimpleNamespace(ready=lambda: None),
     planner=lambda *_: SimpleNamespace(
         reader=SimpleNamespace(freeze=lambda: None, output=str),

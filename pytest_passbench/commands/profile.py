@@ -29,13 +29,14 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "--picture", type=Path, metavar="PATH", help="write the picture of all subgraphs: .svg or .pdf"
     )
     parser.add_argument("--page", type=Path, metavar="PATH", help="write all of it as a page: .html")
-    parser.add_argument("--baseline", choices=BASELINES, default=INDUCTOR, help=f"which one (default: {INDUCTOR})")
+    parser.add_argument("--baseline", choices=BASELINES, default=INDUCTOR,
+        help=f"the compiler whose profile is shown (default: {INDUCTOR})")
     parser.add_argument("--json", action="store_true", help="print JSON, with every subgraph")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the tables, and write the picture if it is asked for."""
+    """Print the tables, and write the picture and the page if they are asked for."""
     from pytest_passbench.core.files import write_text
     from pytest_passbench.core.run import plain
     from pytest_passbench.report import terminal

@@ -92,8 +92,8 @@ def reason(node: Node) -> str:
 def _enlarges(result: Value) -> bool:
     """Return True if a result is of bilinear resizing that does not make an image half as large at least.
 
-    Eager looks each row and each column up once, a fused kernel once per element: it was 0.38 to 0.78 times as fast
-    in float32. From 512 x 512 to 128 x 128 it was twice as fast, since it computes few elements (Intel Xeon).
+    Eager is faster then: it looks each row and each column up once, a fused kernel once per element. Of a much
+    smaller image a kernel computes few elements (figures: benchmarks/LOG.md).
     """
     call = result.buffer.maker
     if call is None or call.name != "upsample_bilinear2d":

@@ -134,10 +134,10 @@ class Attempts:
         A crash or a timeout while the passes are read counts if it comes in a sandbox that no other candidate used.
         """
         record, trial = _attempt(case, judging, last)
-        arm, readings = record.arm, self._equipment.readings
-        if arm.status not in ("crash", "timeout") or arm.phase not in READING or not readings.is_used(case.candidate):
+        arm, readers = record.arm, self._equipment.readers
+        if arm.status not in ("crash", "timeout") or arm.phase not in READING or not readers.is_used(case.candidate):
             return record, trial
-        readings.renew(case.candidate, case.passes)
+        readers.renew(case.candidate, case.passes)
         return _attempt(case, judging, last)
 
     def _witness(self, case: Case) -> str:
@@ -148,7 +148,7 @@ class Attempts:
         equipment, settings = self._equipment, self._equipment.settings
         try:
             equipment.close_sandboxes()
-            reading, arms = equipment.readings.arm(), equipment.arms()
+            reading, arms = equipment.readers.arm(), equipment.arms()
             for arm in (reading, *arms.values()):
                 arm.ready()
             bench = equipment.bench(case, "witness", Stopwatch({}), Deadline(settings.timeout))

@@ -117,14 +117,14 @@ class CaseJudge:
         """Have the candidate's passes read. Return what speaks against running them, if anything does."""
         case, equipment = attempt.case, self._equipment
         with attempt.phases("start"), attempt.deadline.paused():
-            reading = equipment.readings.arm()
+            reading = equipment.readers.arm()
             reading.deadline = attempt.deadline
-            others = [equipment.reference.readings.arm()] if equipment.reference is not None else []
+            others = [equipment.reference.readers.arm()] if equipment.reference is not None else []
             equipment.arms()  # they start beside it
             for starting in (reading, *others):
                 starting.ready()
         with attempt.phases("read"):
-            read = _read(equipment.readings, case)
+            read = _read(equipment.readers, case)
         if isinstance(read, ArmResult):
             return read
         if read[1] or not case.passes.stems:
@@ -156,16 +156,16 @@ class CaseJudge:
                 self._too_slow.setdefault(_place(case), {})[group] = case.subgraph.id
         if record.arm.status == "integrity":
             culprits = set(trial.writer.culprits) or findings.culprits(record)
-            equipment.readings.disqualify(case.candidate, case.passes, culprits)
+            equipment.readers.disqualify(case.candidate, case.passes, culprits)
         if is_without_answer(record.arm):
-            equipment.readings.forget()
+            equipment.readers.forget()
         return trial
 
     def _trial(self, attempt: _Attempt, arms: dict[str, Arm]) -> Trial:
         case, repeated, equipment = attempt.case, attempt.earlier is not None, self._equipment
         with attempt.phases("read"):
             planners = self.planners(case)
-        orders = self.orders(case, arms, equipment.readings.passes(case.candidate, case.passes))
+        orders = self.orders(case, arms, equipment.readers.passes(case.candidate, case.passes))
         self._add_reference(attempt, planners, orders)
         if repeated or not self.noise.wants(case.subgraph.elements):
             orders.pop(TWIN, None)
@@ -195,7 +195,7 @@ class CaseJudge:
 
     def planners(self, case: Case) -> dict[str, Planner]:
         """Return the planner of each arm that has passes. Raises ArmFailure. Some benchmarks give eager one."""
-        planner = self._equipment.readings.planner(case.candidate, case.passes)
+        planner = self._equipment.readers.planner(case.candidate, case.passes)
         out = self._too_slow.get(_place(case), {})
         planner.begin({group: first for group, first in out.items() if first != case.subgraph.id})
         return {CANDIDATE: planner}
@@ -211,7 +211,7 @@ class CaseJudge:
             return
         with attempt.phases("read"), attempt.deadline.paused():
             other = replace(attempt.case, candidate=reference.candidate)
-            read = _read(reference.readings, other, attempt.last)
+            read = _read(reference.readers, other, attempt.last)
         if isinstance(read, ArmResult):
             against.arm = read
             if read.status == "pass_miss":
@@ -231,7 +231,7 @@ class CaseJudge:
         if against.arm.status == RAN and against.arm.speed is None and not against.arm.speed_note:
             against.arm.speed_note = UNNEEDED
         if is_without_answer(against.arm):
-            reference.readings.forget()
+            reference.readers.forget()
 
     def _stopping(self, pairs: int) -> Stopping:
         """Return when to stop measuring. A ratio to a reference is often near delta, so it may take longer."""
@@ -243,7 +243,7 @@ class CaseJudge:
 
 
 def _read(
-    readings: CandidateReaders, case: Case, last: bool = False
+    readers: CandidateReaders, case: Case, last: bool = False
 ) -> tuple[Planner, tuple[dict[str, Any], ...]] | ArmResult:
     """Return the planner and the passes of a case's candidate, or what speaks against running them.
 
@@ -252,7 +252,7 @@ def _read(
     if (fault := case.fault) is not None:
         return fault
     try:
-        return readings.planner(case.candidate, case.passes), readings.passes(case.candidate, case.passes)
+        return readers.planner(case.candidate, case.passes), readers.passes(case.candidate, case.passes)
     except ArmFailure as failure:
         if is_fault(failure) and not last:
             raise HarnessFault(fault_line(failure)) from failure

@@ -163,7 +163,7 @@ class ReferenceCandidate:
     """
 
     candidate: Candidate
-    readings: CandidateReaders
+    readers: CandidateReaders
 
 
 class Equipment:
@@ -187,7 +187,7 @@ class Equipment:
         self._held_open = HeldOpen() if is_cuda(settings.device) else None
         self.sandboxes = Sandboxes(settings, self.walls)
         builder, triton = Builder(self.walls, cache_folder()), TritonBuilder(self.walls, cache_folder())
-        self.readings = CandidateReaders(settings.policy, builder, triton, self.sandboxes.start_reading)
+        self.readers = CandidateReaders(settings.policy, builder, triton, self.sandboxes.start_reading)
         self.reference: ReferenceCandidate | None = None
         if settings.against is not None:
             others = CandidateReaders(settings.policy, builder, triton, self.sandboxes.start_reading)
@@ -197,9 +197,9 @@ class Equipment:
 
     def begin(self) -> None:
         """Begin a new run: forget what candidates' readers said, and keep their sandboxes."""
-        self.readings.begin()
+        self.readers.begin()
         if self.reference is not None:
-            self.reference.readings.begin()
+            self.reference.readers.begin()
 
     def arms(self) -> dict[str, Arm]:
         """Return the sandboxes of this run's arms. Those that are missing start in the background."""
@@ -254,9 +254,9 @@ class Equipment:
 
     def close_sandboxes(self) -> None:
         """End every sandbox, and with them the readers and eager's built programs."""
-        self.readings.close()
+        self.readers.close()
         if self.reference is not None:
-            self.reference.readings.close()
+            self.reference.readers.close()
         self.programs.close()
         self.sandboxes.close()
 

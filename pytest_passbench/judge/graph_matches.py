@@ -183,8 +183,8 @@ class Matching:
     ``arm`` returns the candidate's sandbox. It is called only for a graph without a stored result.
     """
 
-    def __init__(self, policy: Policy, device: str, readings: CandidateReaders, arm: Callable[[], Arm]) -> None:
-        self._identity, self._readings, self._arm = (policy, device), readings, arm
+    def __init__(self, policy: Policy, device: str, readers: CandidateReaders, arm: Callable[[], Arm]) -> None:
+        self._identity, self._readers, self._arm = (policy, device), readers, arm
         self._store = ContentStore(cache_folder())
         self._current: tuple[str, CandidateMatches] | None = None
         self._matchers: list[Matcher] = []
@@ -243,8 +243,8 @@ class Matching:
         if self._matchers:
             return
         arm = self._arm()  # it starts while the passes are read
-        read = self._readings.passes(candidate, passes)
-        regions = partial(self._readings.planner(candidate, passes).regions, here=True)
+        read = self._readers.passes(candidate, passes)
+        regions = partial(self._readers.planner(candidate, passes).regions, here=True)
         for _ in range(PROCESSES):
             self._matchers.append(Matcher(arm, read, regions))
 
@@ -265,6 +265,6 @@ class Matching:
 
     def _end(self) -> None:
         if self._matchers:
-            self._readings.forget()  # a pass that was asked there may have left something behind
+            self._readers.forget()  # a pass that was asked there may have left something behind
         while self._matchers:
             self._matchers.pop().close()

@@ -84,7 +84,7 @@ class FurtherSizes:
         if trial is not None and not trial.eager_ran:
             return FurtherSize(batch, size, replace(record.arm, status=EAGER_FAIL, speed=None))
         if is_without_answer(record.arm):
-            self._equipment.readings.forget()
+            self._equipment.readers.forget()
         result = FurtherSize(batch, size, record.arm, record.dtypes, record.null_from, record.null_accurate)
         if not result.is_correct(self._settings.criterion, self._settings.tolerance):
             record.arm.speed = None
@@ -99,18 +99,18 @@ class FurtherSizes:
 
     def _trial(self, case: Case, record: Record, name: str, stopping: Stopping | None, last: bool) -> Trial:
         """Return a trial of eager and the candidate, without the audits: its speed is in no score."""
-        equipment, settings, readings = self._equipment, self._settings, self._equipment.readings
+        equipment, settings, readers = self._equipment, self._settings, self._equipment.readers
         deadline, phases = Deadline(settings.timeout), Stopwatch({})
         with deadline.paused():
             started = equipment.arms()
             arms = {arm: started[arm] for arm in (EAGER, CANDIDATE)}
-            reading = readings.arm()
+            reading = readers.arm()
             for arm in (*arms.values(), reading):
                 arm.ready()
         arms[CANDIDATE].deadline = reading.deadline = deadline
-        planner = readings.planner(case.candidate, case.passes)
+        planner = readers.planner(case.candidate, case.passes)
         planner.begin({})
-        orders = case.orders(settings, [EAGER], readings.passes(case.candidate, case.passes))
+        orders = case.orders(settings, [EAGER], readers.passes(case.candidate, case.passes))
         bench = equipment.bench(case, name, phases, deadline)
         return Trial(
             case=case,

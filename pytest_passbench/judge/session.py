@@ -52,7 +52,7 @@ class Session:
         self.case_judge = CaseJudge(self.equipment)
         self._attempts = Attempts(self.equipment)
         self._further_sizes = FurtherSizes(self.equipment, self._attempts)
-        self._matching = Matching(settings.policy, settings.device, self.equipment.readings, self._candidates_sandbox)
+        self._matching = Matching(settings.policy, settings.device, self.equipment.readers, self._candidates_sandbox)
         self._limits = ProcessLimits()
         self._turns: Counter[tuple[str, str, str]] = Counter()  # how often each case was asked for
 
@@ -85,7 +85,7 @@ class Session:
         """Start the sandboxes that are missing, in the background. From now on, eager's programs are kept."""
         self.equipment.programs.enabled = not is_cuda(self.settings.device)  # a device's template becomes its runner
         self._choose_arms()
-        self.equipment.readings.arm()
+        self.equipment.readers.arm()
         self.equipment.arms()
 
     def _choose_arms(self) -> None:

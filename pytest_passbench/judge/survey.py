@@ -93,24 +93,24 @@ def survey(path: Path, policy: Policy = "kernels", task: Task | None = None, san
     def start() -> Arm:
         return Arm(ArmSettings("reader", "cpu", 1, READ, walls, TIMEOUT_SECONDS))
 
-    readings = CandidateReaders(policy, builder, triton, start)
+    readers = CandidateReaders(policy, builder, triton, start)
     try:
         directories = candidate.directories if task is None else filter(None, [candidate.passes_for(task.id)])
         for passes in directories:
-            looker = _Looker(candidate, passes, readings, result)
+            looker = _Looker(candidate, passes, readers, result)
             looker.look(task)
             if sanitize:
                 looker.sanitize(walls)
     finally:
-        readings.close()
+        readers.close()
     return result
 
 
 class _Looker:
     """The survey of a pass directory."""
 
-    def __init__(self, candidate: Candidate, passes: PassDir, readings: CandidateReaders, result: Survey) -> None:
-        self._candidate, self._passes, self._readings, self._survey = candidate, passes, readings, result
+    def __init__(self, candidate: Candidate, passes: PassDir, readers: CandidateReaders, result: Survey) -> None:
+        self._candidate, self._passes, self._readers, self._survey = candidate, passes, readers, result
         self._folder = candidate.folder(passes)
         self._reported: set[str] = set()  # the errors of kernels, in their own words
 
@@ -124,8 +124,8 @@ class _Looker:
         if self._passes.faults:
             return
         try:
-            planner = self._readings.planner(self._candidate, self._passes)
-            reports = self._readings.passes(self._candidate, self._passes)
+            planner = self._readers.planner(self._candidate, self._passes)
+            reports = self._readers.passes(self._candidate, self._passes)
             self._survey.findings += self._patterns(reports)
             self._survey.findings += [*self._libraries(planner), *self._texts(planner)]
             if task is not None:

@@ -144,12 +144,20 @@ def test_baselines(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("body", "own"), [("return (in_2.relu() * 2,)", True), (BODY, False)])
-def test_what_the_default_compiler_generates(body, own):
+@pytest.mark.parametrize(
+    ("body", "alone"),
+    [
+        ("return (in_2.relu() * 2,)", True),
+        ("return (torch.nn.functional.layer_norm(in_1 + in_2, (8,)).softmax(-1), in_1.t().contiguous())", True),
+        (BODY, False),  # a product stays torch's, and cannot be left out
+        ("return (in_1.scatter_reduce(0, (in_2 > 0).long(), in_2 + 1, 'prod'),)", False),  # its indices neither
+    ],
+)
+def test_what_the_default_compiler_generates(body, alone):
     before, values = graph(body, 3), tensors()
     built = build_baseline("inductor-baseline", before, values)
     assert built.generated.kernels >= 1
-    assert (built.generated.call_us is not None) == own  # a product stays torch's, and cannot be left out
+    assert (built.generated.call_us is not None) == alone
     check(built, before)
 
 
@@ -187,19 +195,19 @@ with torch.no_grad():
 """
 
 
-def output_of(program, **names):
-    """Return what a program of Python prints. It has a process of its own: forking hangs after parallel work."""
+def run_apart(program, **names):
+    """Run a program of Python in a process of its own: forking hangs after the parallel work of other tests."""
     program = program.format(folders=[str(Path(__file__).parent), str(TESTS), str(SHARED.parent)], **names)
     environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300
     )
-    return done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("pipeline", ["dynamo", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_a_fork_calls_without_compiling(pipeline):
-    assert "same in the fork" in output_of(FORKED, pipeline=pipeline)
+    done = run_apart(FORKED, pipeline=pipeline)
+    assert "same in the fork" in done.stdout, done.stderr
 
 
 BASELINE = """
@@ -225,7 +233,8 @@ os.wait()
 
 @pytest.mark.slow
 def test_no_fork_of_a_baseline_tries_the_instruction_sets_again():
-    assert "compiled in the fork" in output_of(BASELINE)
+    done = run_apart(BASELINE)
+    assert "compiled in the fork" in done.stdout, done.stderr
 
 
 def doubled(x):

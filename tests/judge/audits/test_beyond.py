@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
 
 from pytest_passbench.judge.audits.beyond import Beyond, BeyondRound, judged
+from pytest_passbench.judge.measure import allowance
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.verify.outputs import Output, OutputForm
 from pytest_passbench.protocol import KIND_TENSOR
@@ -93,7 +95,10 @@ def test_what_is_right_only_within_the_record_is_wrong_and_nobody_is_accused(ben
     assert "NaN or Inf where eager has none, for " in found["softmax"].arm.message
 
 
-def test_a_kernel_that_is_right_in_the_first_call_of_a_block_alone_is_wrong(bench, gelu_add_pass):
+def test_a_kernel_that_is_right_in_the_first_call_of_a_block_alone_is_wrong(bench, gelu_add_pass, monkeypatch):
+    # A slow machine may have blocks of one call, in which this kernel is honest.
+    shape = allowance.shape
+    monkeypatch.setattr(allowance, "shape", lambda *a, **k: replace(shape(*a, **k), calls=10))
     clamped = BODIES["gelu-clamped"].replace(
         CLAMPED, CLAMPED.replace("const double c = ", "const double c = !later ? x[i] : ")
     )

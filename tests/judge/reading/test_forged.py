@@ -120,10 +120,10 @@ def test_a_reader_is_heard_whatever_the_number_of_its_channel():
 
 def test_a_failure_to_load_that_is_remembered_does_not_grow():
     nobody: Any = None
-    readings = CandidateReaders("kernels", nobody, nobody, nobody)
+    readers = CandidateReaders("kernels", nobody, nobody, nobody)
     candidate, passes = SimpleNamespace(content_hash="0"), SimpleNamespace(path="p")
-    readings._failures["0", "p"] = ArmFailure("compile_fail", "load", "no such module")
+    readers._failures["0", "p"] = ArmFailure("compile_fail", "load", "no such module")
     for _ in range(3):
         with pytest.raises(ArmFailure) as caught:
-            readings.planner(candidate, passes)
+            readers.planner(candidate, passes)
         assert len(caught.traceback) == 2
