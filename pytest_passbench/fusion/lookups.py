@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from pytest_passbench.fusion.ir import Affine, Call, Expression, Index, Kind, Unsupported, Value, kind_of
-from pytest_passbench.fusion.lower import Lowering, Rule, rules_into
+from pytest_passbench.fusion.lower import EXACT, Lowering, Rule, rules_into
 
 RULES: dict[str, Rule] = {}
 """The rules by the operator's name."""
@@ -68,25 +68,27 @@ def _arange(lowering: Lowering, call: Call, index: Index) -> Expression:
     return lowering.cast(lowering.count(at), kind_of(call.results[0].dtype))
 
 
-def _diagonal(lowering: Lowering, index: Index) -> Expression:
-    """Return by how much an element lies to the right of the main diagonal."""
+def _diagonal(lowering: Lowering, index: Index, sign: str, border: int) -> Expression:
+    """Compare by how much an element lies to the right of the main diagonal with ``border``."""
     row, column = index[-2:]
     steps = tuple(b - a for a, b in zip(row.steps, column.steps, strict=True))
-    return lowering.count(Affine(column.offset - row.offset, steps))
+    at = Affine(column.offset - row.offset - border, steps)
+    turns = (size - 1 for size in lowering.loops.sizes)
+    furthest = abs(at.offset) + sum(abs(step) * turn for step, turn in zip(steps, turns, strict=True))
+    kind = Kind.REAL if furthest <= EXACT else Kind.WHOLE  # floats have twice the lanes
+    return lowering.compare(sign, lowering.count(at, kind), lowering.cast(lowering.integer(0), kind))
 
 
 @rule("tril", "triu", exact=True)
 def _triangle(lowering: Lowering, call: Call, index: Index) -> Expression:
     x = lowering.read(call.arguments["self"], index)
-    sign, border = "<=" if call.name == "tril" else ">=", lowering.integer(call.arguments["diagonal"])
-    inside = lowering.compare(sign, _diagonal(lowering, index), border)
+    inside = _diagonal(lowering, index, "<=" if call.name == "tril" else ">=", call.arguments["diagonal"])
     return lowering.choose(inside, x, lowering.cast(lowering.integer(0), x.kind))
 
 
 @rule("eye")
 def _eye(lowering: Lowering, call: Call, index: Index) -> Expression:
-    on = lowering.compare("==", _diagonal(lowering, index), lowering.integer(0))
-    return lowering.cast(on, kind_of(call.results[0].dtype))
+    return lowering.cast(_diagonal(lowering, index, "==", 0), kind_of(call.results[0].dtype))
 
 
 @rule("flip", exact=True)

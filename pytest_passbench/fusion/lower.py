@@ -37,6 +37,8 @@ from pytest_passbench.fusion.ir import (
 
 LONGEST = 2_000
 """The expressions that a nest may have."""
+EXACT = 1 << 24
+"""Whole numbers up to this one are floats without a rounding."""
 
 
 _MASK, _REAL, _WHOLE = Kind.MASK, Kind.REAL, Kind.WHOLE

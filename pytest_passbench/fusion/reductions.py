@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.fusion.ir import Affine, Call, Expression, Index, Kind, Loops, Unsupported, Value, kind_of
-from pytest_passbench.fusion.lower import Lowering, Needed, Rule, broadcast, rules_into
+from pytest_passbench.fusion.lower import EXACT, Lowering, Needed, Rule, broadcast, rules_into
 
 RULES: dict[str, Rule] = {}
 """The rules by the operator's name."""
@@ -88,10 +88,6 @@ def _greatest(lowering: Lowering, call: Call, _index: Index) -> Expression:
     if call.name in ("amax", "max"):
         return lowering.reduce("greatest", x)
     return lowering.apply("-{0}", lowering.reduce("greatest", lowering.apply("-{0}", x, kind=x.kind)), kind=x.kind)
-
-
-EXACT = 1 << 24
-"""Whole numbers up to this one are floats without a rounding."""
 
 
 @rule("argmax", "argmin", loops=along)

@@ -215,6 +215,11 @@ def test_a_place_beyond_what_floats_count() -> None:
     assert_equal(lambda x: x.argmax(0), [x], exact=True)
 
 
+def test_a_triangle_beyond_what_floats_count() -> None:
+    x, apart = torch.ones(1, 1 << 24 | 1, dtype=torch.bool), 1 << 22
+    assert_equal(lambda x: x.triu(1 << 24 | 1)[:, ::apart].float(), [x], exact=True)  # a float would include 1 << 24
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_norms_and_views_are_near_those_of_eager(dtype: torch.dtype) -> None:
     def chain(x: torch.Tensor, w: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, ...]:
