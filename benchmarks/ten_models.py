@@ -1,6 +1,6 @@
 """Ten models of seven libraries with a candidate's passes, as `passbench try` judges them.
 
-    python benchmarks/ten_models.py                            # all of them: eleven minutes on a quiet machine
+    python benchmarks/ten_models.py                            # all of them: 11 to 16 minutes on a quiet machine
     python benchmarks/ten_models.py pytorchcv/resnet18 --candidate candidates/trivial
 
 Models are those of the forge: configurations with random weights, nothing is downloaded. Those of ``transformers``

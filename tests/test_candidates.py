@@ -178,6 +178,7 @@ for item in _passes("triton-fused"):
 """
 
 
+@pytest.mark.slow
 def test_triton_fused_runs_in_the_interpreter_and_is_as_eager() -> None:
     code = TRITON.format(path=[str(ROOT), str(ROOT / "tests")])
     environment = {**os.environ, "TRITON_INTERPRET": "1"}

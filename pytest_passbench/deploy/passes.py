@@ -44,6 +44,7 @@ class DeployedPasses:
             self._recorded = {item.name: item for item in load_passes(directory.path, stems)}
         loaded = load_passes(directory.path, stems)
         self._local = LocalKernels(loaded)
+        self._plans: dict[str, tuple[LaunchPlan, list[CppKernel]]] = {}
         #: The passes in the order of the manifest.
         self.passes: list[AnyPass] = as_passes(loaded)
 
@@ -58,9 +59,12 @@ class DeployedPasses:
         cannot be built. A wrapper that does so, or raises, has the callable raise PassError. Raises LeftToEager for a
         region without a kernel that compiles.
         """
+        key = repr(request)  # a model's layers ask for the same
         try:
-            with recorded_libraries():
-                plan, kernels = recorded(request, self._recorded[request.name].wrapper)
+            if key not in self._plans:
+                with recorded_libraries():
+                    self._plans[key] = recorded(request, self._recorded[request.name].wrapper)
+            plan, kernels = self._plans[key]
         except Exception as error:  # a wrapper may do more in this process than a plan can hold
             if request.region and isinstance(error, NotImplementedError):
                 raise LeftToEager(str(error)) from error

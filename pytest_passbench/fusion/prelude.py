@@ -240,8 +240,8 @@ template <class V> struct Greatest {
 
 def prelude(body: str) -> str:
     """Return the functions that a text calls, and those that these call."""
-    text = body
+    parts, words = "", set(re.findall(r"\w+", body))
     for names, part in reversed(PARTS.items()):
-        if any(re.search(rf"\b{name}\b", text) for name in names.split()):
-            text = part + text
-    return HEAD + text.removesuffix(body)
+        if not words.isdisjoint(names.split()):
+            parts, words = part + parts, words.union(re.findall(r"\w+", part))
+    return HEAD + parts

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from pytest_passbench.kernels.toolchain import CompileError
@@ -62,7 +63,8 @@ class Signature:
     names: tuple[str, ...] = ()
 
 
-def parse(source: str) -> dict[str, Signature]:
+@lru_cache(64)
+def parse(source: str) -> Mapping[str, Signature]:
     """Return the signature of every function written as ``extern "C" result name(...) {``.
 
     Raises :class:`CompileError` for a type that no launch can pass, and for a source that is too long.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import Any, NoReturn
 
 import torch
@@ -57,14 +58,19 @@ class Target:
 
     def __init__(self, gm: GraphModule) -> None:
         self.gm = gm
+        self.calls: dict[Node, CanonicalCall] = {}
+        self._arguments: dict[Node, tuple[Any, Any]] = {}
         self.refresh()
         inputs = [value_of(n) for n in gm.graph.nodes if n.op == "placeholder"]
         self.home = next((v.device for v in inputs if isinstance(v, torch.Tensor)), None)
 
     def refresh(self) -> None:
-        """Read the graph again after a change."""
+        """Read the graph again after a change. A node whose arguments are the same objects keeps its call."""
         self.order = {node: i for i, node in enumerate(self.gm.graph.nodes)}
-        self.calls = {n: canonical(n) for n in self.order if _is_operator(n)}
+        previous = self._arguments
+        self._arguments = {n: (n.args, n.kwargs) for n in self.order if _is_operator(n)}
+        unchanged = {n for n, pair in self._arguments.items() if n in previous and all(map(is_, pair, previous[n]))}
+        self.calls = {n: self.calls[n] if n in unchanged else canonical(n) for n in self._arguments}
 
     def named(self, op: str) -> list[Node]:
         """Return the nodes with this operator, in graph order."""

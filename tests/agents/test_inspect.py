@@ -112,6 +112,7 @@ def test_a_model_that_misuses_tools_is_told_so_and_scored(evaluate, backend):
     assert all((value["AS"], value["attempts"]) == (0.1, 0) for value in values(log))
 
 
+@pytest.mark.slow
 def test_a_model_that_never_stops_is_ended_after_its_turns_and_scored(evaluate):
     code, log, _ = evaluate("endless", "--turns=3")
     assert code == 0
@@ -119,6 +120,7 @@ def test_a_model_that_never_stops_is_ended_after_its_turns_and_scored(evaluate):
     assert all(value["turns"] <= 3 for value in values(log))
 
 
+@pytest.mark.slow
 def test_what_the_machine_could_not_judge_is_no_attempt(evaluate):
     code, log, _ = evaluate("unlucky")
     assert code == 0
@@ -168,6 +170,7 @@ def test_names_that_do_not_tell_tasks_apart_are_one_message(tmp_path, capsys, ba
     assert main([*command, f"--tasks={tmp_path / 'x'}"]) == 0
 
 
+@pytest.mark.slow
 def test_what_was_judged_before_a_sample_failed_is_not_judged_again(evaluate, backend):
     """A sample is tried twice, and begins anew when the command is run again."""
     for _ in range(2):
@@ -178,6 +181,7 @@ def test_what_was_judged_before_a_sample_failed_is_not_judged_again(evaluate, ba
     assert len(log.samples) == 1
 
 
+@pytest.mark.slow
 def test_an_answer_that_was_judged_is_judged_again_if_its_task_changes(evaluate, backend, tmp_path):
     evaluate("broken", tasks=("a",))
     (tmp_path / "a.task.yaml").write_text(task_text("a", {}, {}, {}))
@@ -196,6 +200,7 @@ def test_a_damaged_file_of_the_journal_is_judged_anew(evaluate, backend, tmp_pat
         assert backend.calls == calls + 1
 
 
+@pytest.mark.slow
 def test_models_are_rows_of_the_board_with_what_their_answers_took(evaluate, tmp_path, capsys):
     for model in ("honest", "cheating", "malformed"):
         evaluate(model, "--best-of=2")

@@ -127,6 +127,7 @@ def test_lines_count_as_in_python(tmp_path: Path, end: str) -> None:
     assert caught.value.lineno == 3
 
 
+@pytest.mark.slow
 def test_the_worst_files_are_done_within_the_limits(tmp_path: Path) -> None:
     """10 s of processor time and 512 MiB for each, in a process that the kernel holds to it."""
     worst = {

@@ -175,6 +175,7 @@ def _hashes(tasks: list[Task]) -> list[str]:
     return sorted(key for task in tasks for key, _ in identities(task))
 
 
+@pytest.mark.slow
 def test_runs_with_topk_index_add_cat_and_interpolate_are_kept(folder: Path) -> None:
     inputs = ["--input=float n*8 64", "--input=float b 16 n n"]
     assert _forge("Special", *inputs, "--size=2,32", "--tasks=12") == 0
@@ -207,6 +208,7 @@ def test_a_size_that_the_model_cannot_take_is_left_out_with_a_note(
     assert all((128, 64) in [spec.shape for spec in subgraph.inputs] for subgraph in task.subgraphs)
 
 
+@pytest.mark.slow
 def test_fewer_tasks_than_asked_for_are_explained_by_rule(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _forge("Squared", X, "--size=4,32", "--tasks=9") == 0
     made = len(_tasks(folder))

@@ -240,6 +240,7 @@ def test_a_run_of_the_lite_suite_makes_a_page_of_300_kb():
     assert len(html.page(report_of(sample_runs.full_run(34, 100))).encode()) < LITE_SUITE_BYTES
 
 
+@pytest.mark.slow
 def test_the_whole_suite_makes_a_small_page():
     run = sample_runs.full_run()
     text = html.page(report_of(run))
@@ -249,6 +250,7 @@ def test_the_whole_suite_makes_a_small_page():
     assert all(row[data["columns"].index("rounds")] for row in data["rows"])
 
 
+@pytest.mark.slow
 def test_long_texts_are_cut_until_the_page_is_small():
     run = sample_runs.full_run(20, 1500)
     for number, record in enumerate(run.records):

@@ -210,7 +210,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(STEPS)
 def test_any_graph_prints_stably(steps):
     traced = torch.fx.Graph()

@@ -193,7 +193,7 @@ def tasks(draw):
     return Task(header, Path("unset"), graphs, subgraphs)
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(tasks())
 def test_reading_gives_back_what_was_dumped(tmp_path_factory, task):
     path = tmp_path_factory.mktemp("round") / f"{task.id}.task.yaml"

@@ -77,7 +77,7 @@ def share(results, verdict: str) -> float:
 
 
 @pytest.mark.parametrize(
-    "noise", [pytest.param(name, marks=pytest.mark.slow if name == "unequal" else ()) for name in MACHINES]
+    "noise", [pytest.param(name, marks=() if name == "iid" else pytest.mark.slow) for name in MACHINES]
 )
 def test_the_interval_covers_on_every_machine(noise):
     results = {truth: sessions(MACHINES[noise], truth, 400) for truth in (1.0, 1.02, 1.05, 2.0)}
@@ -91,6 +91,7 @@ def test_the_interval_covers_on_every_machine(noise):
     assert share(results[1.05], "SAME") == 0
 
 
+@pytest.mark.slow
 def test_equal_programs_with_process_bias():
     results = sessions(MachineNoise(jitter=0.02, bias=0.004), 1.0, 1500, seed=1)
     assert coverage(results, 1.0) >= 0.945

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,7 +82,7 @@ class BuiltLibrary:
     """A checked library: its bytes, and the signatures of the functions that it exports."""
 
     data: bytes
-    functions: dict[str, Signature]
+    functions: Mapping[str, Signature]
 
 
 class Builder:
