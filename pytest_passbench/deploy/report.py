@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from tabulate import tabulate
 
+from pytest_passbench.core.plurals import counted
+
 
 @dataclass
 class AppliedGraph:
@@ -41,7 +43,7 @@ class DeploymentReport:
     def __str__(self) -> str:
         operators = sum(len(graph.operators) for graph in self.graphs)
         covered = sum(len(graph.covered) for graph in self.graphs)
-        lines = [f"{len(self.graphs)} graphs; kernels replace {covered} of {operators} operators"]
+        lines = [f"{counted(len(self.graphs), 'graph')}; kernels replace {covered} of {operators} operators"]
         if self.matches:
             lines.append(tabulate(self.matches.most_common(), headers=["pass", "matches"]))
         if self.left:

@@ -114,6 +114,7 @@ def test_a_model_runs_with_a_candidate_s_passes(tmp_path, x):
     assert report.matches == {"add_relu": 1}
     assert report.left == {"linear": 1, "mul": 1}
     assert "add_relu" in str(report)
+    assert str(report).startswith("1 graph; kernels replace ")
     assert "left to eager: linear (1)" in str(report)
 
 
