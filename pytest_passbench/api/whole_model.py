@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
 from pytest_passbench.api.backend import EvaluatorCall, take
 from pytest_passbench.api.local import Local
-from pytest_passbench.api.outcome import Outcome
+from pytest_passbench.candidate.layout import MANIFEST
 from pytest_passbench.core import misses
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.plurals import counted
+from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import INDUCTOR, Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.forge.eager_times import operator_times
@@ -25,6 +28,13 @@ from pytest_passbench.report.whole_model import ModelReport, OperatorCall
 from pytest_passbench.run.ledger import Ledger, check_run, open_candidates, run_seed
 
 Say = Callable[[str], None]
+REGION = """from pytest_passbench.fusion.regions import launch, supported
+
+
+def replacement_func():
+    return launch
+"""
+"""A pass of all that the generator has kernels for."""
 
 
 def tried(case: ModelCase, settings: Settings, say: Say, remedy: str | None = None) -> list[ModelReport]:
@@ -51,8 +61,29 @@ def judged(model: WholeModel, settings: Settings, say: Say) -> list[ModelReport]
     torch.set_num_threads(settings.threads)
     calls = {subgraph.id: _calls(task, subgraph, places[subgraph.id]) for subgraph in task.subgraphs}
     say("building and measuring eager, TorchInductor and the passes")
-    outcome = _judge(task, replace(settings, baselines=(INDUCTOR,)))
-    return [ModelReport(record, calls[record.subgraph]) for record in outcome.records]
+    run = _judge(task, replace(settings, baselines=(INDUCTOR,)))
+    return [ModelReport(record, calls[record.subgraph]) for record in run.records]
+
+
+def profiled(case: ModelCase, baseline: str, say: Say, timeout: float, remedy: str | None = None) -> Run:
+    """Return a run of a model, a subgraph for each of its sizes, with a compiler beside the generator's kernels.
+
+    Raises UserError for a model that is not one graph, and for one without an operator that the generator has.
+    """
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "region.py").write_text(REGION)
+        (Path(folder) / MANIFEST).write_text('["region"]')
+        settings = Settings(candidates=(Path(folder),), suite="all", timeout=timeout, baselines=(baseline,))
+        check_run(settings)
+        say(f"capturing {case.name}")
+        task = whole_model(case, remedy).task
+        try:
+            matched(task, settings)
+        except UserError as error:
+            what, remedy = "none of its operators has a kernel", "name a model with elementwise operators or norms"
+            raise UserError(f"{what} to judge the compiler beside", where=case.name, remedy=remedy) from error
+        say("building and measuring")
+        return _judge(task, settings)
 
 
 def matched(task: Task, settings: Settings) -> dict[str, MatchReport]:
@@ -75,10 +106,10 @@ def _calls(task: Task, subgraph: Subgraph, report: MatchReport) -> tuple[Operato
     return tuple(OperatorCall(operator, seconds, name in replaced) for name, (operator, seconds) in times)
 
 
-def _judge(task: Task, settings: Settings) -> Outcome:
+def _judge(task: Task, settings: Settings) -> Run:
     candidates = open_candidates(settings.candidates)
     call = EvaluatorCall(run_seed(settings.seed), [task], candidates)
     ledger = Ledger(settings, candidates, call.seed, tasks=[task.id])
     with closing(Local(settings, thorough=True)) as backend:
         take(backend, call, ledger)
-    return Outcome.from_run(ledger.run())
+    return ledger.run()

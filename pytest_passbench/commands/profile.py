@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_passbench.commands.results import add_file, warn_if_changed
+from pytest_passbench.commands.own_model import MODEL_HELP, SPECS, add_inputs, case_of, refuse_inputs, without_logs
+from pytest_passbench.commands.results import warn_if_changed
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.settings import BASELINES, INDUCTOR
+from pytest_passbench.core.settings import BASELINES, INDUCTOR, SUITES
 
 if TYPE_CHECKING:
+    from pytest_passbench.core.run import Run
     from pytest_passbench.report.profile import CompilerProfile
 
-HELP = """Show how the default compiler fares on the subgraphs of a run that judged it beside its candidates: on which
-share it is slower than eager, tied and faster, by eager's time, dtype and class of operators."""
+HELP = """\
+Show how the default compiler fares on the subgraphs of a run that judged it
+beside its candidates: on which share it is slower than eager, tied and faster,
+by eager's time, dtype and class of operators. Or judge a model of your own with
+it: a subgraph for each of its sizes.
+"""
+TIMEOUT_SECONDS = 600.0
+"""What a whole model may take."""
 PICTURES, PAGES = (".svg", ".pdf"), (".html",)
+MODEL = re.compile(r"\.py:\w+$")
 PIXELS, INCHES = 720.0, 7.5
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("profile", help="show how TorchInductor fares beside eager", description=HELP)
-    add_file(parser)
+    parser = subparsers.add_parser("profile", help="show how TorchInductor fares beside eager", description=HELP,
+                                   epilog=SPECS, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    about = f"results.json, a run's folder, or FILE.py:NAME: {MODEL_HELP}"
+    parser.add_argument("file", type=Path, metavar="FILE", help=about)
+    add_inputs(parser, "the model")
     parser.add_argument(
         "--picture", type=Path, metavar="PATH", help="write the picture of all subgraphs: .svg or .pdf"
     )
@@ -42,17 +55,16 @@ def run(args: argparse.Namespace) -> int:
     from pytest_passbench.report import terminal
     from pytest_passbench.report.profile import profile, sentences, tables
     from pytest_passbench.report.profile_page import page
-    from pytest_passbench.run import results_file
 
     _check_name(args.picture, "picture", PICTURES)
     _check_name(args.page, "page", PAGES)
-    path = results_file.located(args.file)
-    stored = results_file.read(path)
-    warn_if_changed(stored, path)
+    stored = _judged(args) if MODEL.search(str(args.file)) else _stored(args)
     view = profile(stored, args.baseline)
     if not view.subgraphs:
-        remedy = f"judge with --passbench-baseline={args.baseline}"
-        raise UserError(f"has no speed of the baseline {args.baseline}", where=path, remedy=remedy)
+        judged = [record.baselines[args.baseline] for record in stored.records if args.baseline in record.baselines]
+        reason = next((f": {result.message}" for result in judged if result.message), "")
+        remedy = "" if judged else f"judge with --passbench-baseline={args.baseline}"
+        raise UserError(f"has no speed of the baseline {args.baseline}{reason}", where=args.file, remedy=remedy)
     if args.json:
         print(json.dumps(plain(view.to_json()), indent=1, allow_nan=False))
     else:
@@ -64,6 +76,39 @@ def run(args: argparse.Namespace) -> int:
     if args.page is not None:
         write_text(args.page, page(view, stored))
     return 0
+
+
+def _stored(args: argparse.Namespace) -> Run:
+    """Return the run that is stored in a file. Raises UserError if there is none."""
+    from pytest_passbench.run import results_file
+
+    refuse_inputs(args)
+    if str(args.file) in SUITES and not args.file.exists():
+        command = f"pytest --passbench --candidate=DIR --passbench-suite={args.file}"
+        remedy = f"judge it with {command} --passbench-baseline={args.baseline}"
+        raise UserError("is a suite, not a run of it", where=args.file, remedy=remedy)
+    path = results_file.located(args.file)
+    stored = results_file.read(path)
+    warn_if_changed(stored, path)
+    return stored
+
+
+def _judged(args: argparse.Namespace) -> Run:
+    """Judge the model that is named, and return the run. Raises UserError for one that is not one graph."""
+    import torch
+
+    from pytest_passbench.api.whole_model import profiled
+    from pytest_passbench.core.progress import ProgressLines
+
+    torch.set_num_threads(1)
+    args.model = str(args.file)
+    progress = ProgressLines("profile")
+    try:
+        with without_logs():
+            case, remedy = case_of(args)
+            return profiled(case, args.baseline, progress.stage, TIMEOUT_SECONDS, remedy)
+    finally:
+        progress.clear()
 
 
 def _check_name(path: Path | None, kind: str, endings: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from math import exp, log
+from pathlib import Path
 
 import pytest
 
@@ -140,3 +141,57 @@ def test_what_cannot_be_profiled_gets_one_message(stored, tmp_path, capsys):
     ]:
         assert main(["profile", *words]) == 1
         assert message in capsys.readouterr().err
+
+
+MODELS = """
+import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.gelu(x) + x
+
+
+class Sorts(nn.Module):
+    def forward(self, x):
+        return torch.sort(x)[0]
+"""
+SIZES = ["--input=float b 64", "--size=8,1", "--size=512,1"]
+
+
+@pytest.fixture
+def models(tmp_path, monkeypatch):
+    """Return the path of a module with models, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models.py").write_text(MODELS)
+    return "models.py"
+
+
+@pytest.mark.slow
+def test_a_model_is_judged_at_each_of_its_sizes(models, capsys):
+    assert main(["profile", f"{models}:Block", *SIZES, "--json", "--page=page.html"]) == 0
+    subgraphs = json.loads(capsys.readouterr().out)["subgraphs"]
+    assert [item["task"] for item in subgraphs] == ["models-Block"] * 2
+    assert all(item["agrees"] and item["accurate"] and item["kernels"] == 1 for item in subgraphs)
+    assert subgraphs[0]["eager_us"] != subgraphs[1]["eager_us"]
+    assert "models-Block" in Path("page.html").read_text()
+
+
+def test_a_model_without_an_operator_for_the_generator_is_named(models, capsys):
+    assert main(["profile", f"{models}:Sorts", *SIZES]) == 1
+    assert "models/Sorts: none of its operators has a kernel" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["full"], "full: is a suite, not a run of it (judge it with pytest --passbench --candidate=DIR"),
+        (["run", "--size=1,2"], "--size: goes with a model of a file only"),
+        (["models.py:Missing", *SIZES], "models.py: has no 'Missing' (it has Block, Sorts)"),
+        (["models.py:Block"], "models.py: does not define the model's inputs"),
+    ],
+)
+def test_what_is_neither_a_run_nor_a_model_is_one_message(models, capsys, arguments, message):
+    assert main(["profile", *arguments]) == 1
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"passbench: error: {message}")
