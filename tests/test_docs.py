@@ -240,6 +240,7 @@ def _help(words: list[str]) -> str:
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
         main([*words, "--help"])
+    assert output.getvalue(), f"there is no command {words}"
     return output.getvalue()
 
 

@@ -118,6 +118,24 @@ def test_a_model_runs_with_a_candidate_s_passes(tmp_path, x):
     assert "left to eager: linear (1)" in str(report)
 
 
+@torch.no_grad()
+def test_a_wrapper_is_recorded_once_for_like_matches_and_anew_for_others(tmp_path, x, capsys):
+    """So a model of many layers takes no longer than one of few."""
+    folder = candidate(tmp_path / "c", "    print('recorded')\n" + WHOLE_WRAPPER)
+
+    def layers(x, y):
+        return torch.relu(torch.relu(x + x.flip(0)) + x), torch.relu(y + y.flip(0))
+
+    times = {}
+    for name, function in (("one", lambda x, y: torch.relu(x + y)), ("three", layers)):
+        y = x if name == "one" else x[:2].clone()
+        backend = pytest_passbench.backend(folder)
+        torch.testing.assert_close(torch.compile(function, backend=backend)(x, y), function(x, y))
+        times[name] = capsys.readouterr().out.count("recorded")
+    assert backend.report().matches == {"add_relu": 3}
+    assert times["three"] == 2 * times["one"] > 0
+
+
 def region_candidate(folder: Path, text: str = REGION) -> Path:
     """Write a candidate with one region pass."""
     folder.mkdir(exist_ok=True)
