@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from support.no_network import refuse_network
@@ -12,6 +14,13 @@ from support.told_backend import ToldBackend
 def no_network(monkeypatch):
     """Refuse names and addresses of other machines."""
     refuse_network(monkeypatch)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def garbage():
+    """Collect the streams that Inspect leaves open while the module's filters hold, so that no other test has them."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture
