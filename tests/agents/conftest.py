@@ -18,7 +18,7 @@ def no_network(monkeypatch):
 
 @pytest.fixture(autouse=True, scope="module")
 def garbage():
-    """Collect the streams that Inspect leaves open while the module's filters hold, so that no other test has them."""
+    """Collect the streams that Inspect leaves open while the module's filters hold: no other test has them then."""
     yield
     gc.collect()
 
