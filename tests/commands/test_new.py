@@ -92,6 +92,14 @@ def test_a_kernel_that_may_round_otherwise_is_named(bench, tmp_path, capsys):
     assert "(--operators 0..0 (layer_norm) has one that may round otherwise than eager)" in said
 
 
+def test_a_norm_that_adds_in_the_order_of_eager_may_stand_before_a_product(bench, tmp_path, capsys):
+    norms = "a = torch.nn.functional.rms_norm(in_0, (8,))\n    b = torch.nn.functional.linear(a, in_1)\n"
+    source = f"def forward(in_0, in_1):\n    {norms}    return (b,)\n"
+    task = bench.task("norms", source, ((4, 8), (8, 8)), ("bfloat16",), ops=("rms_norm",))
+    assert main(["new", str(task), str(tmp_path / "mine")]) == 0
+    assert "rms_norm matches rms_norm\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("word", ["1-3", "x", "..2"])
 def test_a_run_in_another_form_is_refused(bench, tmp_path, capsys, word):
     with pytest.raises(SystemExit) as left:
