@@ -48,8 +48,12 @@ _CASTS = {
     (_MASK, _WHOLE): "-__builtin_convertvector({0}, whole)",
     (_REAL, _WHOLE): "__builtin_convertvector({0}, whole)",
     (_REAL, _MASK): "({0} != 0)",
-    (_WHOLE, _MASK): "__builtin_convertvector({0} != 0, ivec)",
+    (_WHOLE, _MASK): "~equal({0}, every(0))",
 }
+_WHOLE_COMPARISONS = {
+    "==": "equal({0}, {1})", "!=": "~equal({0}, {1})", "<": "below({0}, {1})", ">": "below({1}, {0})",
+    "<=": "~below({1}, {0})", ">=": "~below({0}, {1})",
+}  # fmt: skip
 
 
 class Needed(Exception):
@@ -188,13 +192,12 @@ class Lowering:
     def choose(self, condition: Expression, x: Expression, y: Expression) -> Expression:
         """Return one of two expressions of one kind, by lane."""
         wide = x.kind == Kind.WHOLE
-        text = "(__builtin_convertvector({0}, whole) ? {1} : {2})" if wide else "({0} ? {1} : {2})"
+        text = "chosen({0}, {1}, {2})" if wide else "({0} ? {1} : {2})"
         return self.apply(text, self.cast(condition, Kind.MASK), x, y, kind=x.kind)
 
     def compare(self, sign: str, x: Expression, y: Expression) -> Expression:
         """Return the comparison of two expressions of one kind."""
-        text = f"({{0}} {sign} {{1}})"
-        text = f"__builtin_convertvector({text}, ivec)" if x.kind == Kind.WHOLE else text
+        text = _WHOLE_COMPARISONS[sign] if x.kind == Kind.WHOLE else f"({{0}} {sign} {{1}})"
         return self.apply(text, x, y, kind=Kind.MASK)
 
     def _node(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 
+from pytest_passbench.fusion.elements import moved
 from pytest_passbench.fusion.ir import Buffer, Call, Expression, Index, Unsupported, Value, kind_of
-from pytest_passbench.fusion.lower import Lowering
+from pytest_passbench.fusion.lower import Lowering, Needed
 from pytest_passbench.fusion.windows import numbers
 
 
@@ -15,7 +18,8 @@ from pytest_passbench.fusion.windows import numbers
 class Piece:
     """A part of a buffer: where it lies, and what is stored there: a value's elements, or those of a number.
 
-    ``of`` gives the index in the value from that in the piece.
+    Without a ``value`` they are what its call's rule gives. ``of`` gives the index in the value, or in the buffer,
+    from that in the piece.
     """
 
     buffer: Buffer
@@ -28,7 +32,7 @@ class Piece:
     def element(self, lowering: Lowering, index: Index) -> Expression:
         """Return the element at an index of the piece."""
         if self.value is None:
-            return lowering.element(self.buffer, index)
+            return lowering.element(self.buffer, self.of(index))
         x = lowering.operand(self.value, self.of(index), self.buffer.dtype)
         return lowering.rounded(lowering.cast(x, kind_of(self.buffer.dtype)), self.buffer.dtype)
 
@@ -61,11 +65,63 @@ def _part(buffer: Buffer, starts: Sequence[int], value: Value) -> Piece:
 
 @rule("cat")
 def _cat(call: Call, buffer: Buffer) -> Iterator[Piece]:
-    dim, start = call.arguments["dim"] % len(buffer.sizes), 0
+    dim = call.arguments["dim"] % len(buffer.sizes)
+    for start, value in joined(call):
+        yield _part(buffer, [start * (d == dim) for d in range(len(buffer.sizes))], value)
+
+
+def joined(call: Call) -> Iterator[tuple[int, Value]]:
+    """Yield where each tensor of a ``cat`` begins along its dimension, and the tensor."""
+    start, dim = 0, call.arguments["dim"]
     for value in call.arguments["tensors"]:
         if value.sizes != (0,):
-            yield _part(buffer, [start * (d == dim) for d in range(len(buffer.sizes))], value)
+            yield start, value
             start += value.sizes[dim]
+
+
+def joined_element(lowering: Lowering, call: Call, index: Index) -> Expression:
+    """Return the element of a ``cat`` where the loops stay within one of its tensors. Raises Needed elsewhere."""
+    buffer = call.results[0]
+    dim = call.arguments["dim"] % len(buffer.sizes)
+    at = index[dim]
+    with contextlib.suppress(Unsupported):  # of sizes that differ between traces
+        last = at.offset + sum((n - 1) * step for n, step in zip(lowering.loops.sizes, at.steps, strict=True))
+        for start, value in joined(call):
+            if min(at.steps, default=0) >= 0 and start <= at.offset and last < start + value.sizes[dim]:
+                x = lowering.operand(value, moved(index, dim, -start))
+                return lowering.converted(x, buffer.dtype)
+    raise Needed(buffer)
+
+
+def cut(buffer: Buffer, stored: Set[Buffer]) -> list[Piece]:
+    """Return all of a buffer as pieces: cut at the joints of a ``cat`` that its elements are computed from."""
+    for dim, call in _joints(buffer, stored):
+        pieces = []
+        for start, value in joined(call):
+            size = value.sizes[call.arguments["dim"]]
+            sizes = tuple(size if d == dim else other for d, other in enumerate(buffer.sizes))
+            offset = start * buffer.strides[dim]
+            pieces.append(Piece(buffer, sizes, buffer.strides, offset, of=partial(moved, dim=dim, by=start)))
+        return [piece for piece in pieces if math.prod(piece.sizes)]
+    return [whole(buffer)]
+
+
+def _joints(buffer: Buffer, stored: Set[Buffer]) -> Iterator[tuple[int, Call]]:
+    """Yield the joins that a buffer's elements may be computed from, each with the buffer's dimension it is along."""
+    front, visited = [buffer], set[Buffer]()
+    while front:
+        call = front.pop().maker
+        for value in call.values() if call else ():
+            maker, shift = value.buffer.maker, len(buffer.sizes) - len(value.sizes)
+            if maker is None or value.buffer in stored or value.buffer in visited or not value.whole:
+                continue
+            visited.add(value.buffer)
+            if maker.name != "cat":
+                front.append(value.buffer)
+            elif shift >= 0:
+                dim = maker.arguments["dim"] % len(value.sizes)
+                if buffer.sizes[dim + shift] == value.sizes[dim]:
+                    yield dim + shift, maker
 
 
 @rule("stack")

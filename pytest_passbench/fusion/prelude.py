@@ -21,6 +21,22 @@ template <class T> inline auto element(const T* p) {
 """,
     "mask": "inline ivec mask(bool x) { return ivec{} - int32_t(x); }\n",
     "every": "inline whole every(int64_t x) { return whole{} + x; }\n",
+    "by_halves equal below": """\
+// GCC would compare registers of whole numbers, which are two of the machine's, lane by lane.
+template <class F> inline ivec by_halves(whole x, whole y, F compared) {
+  struct Halves { pb::lvec low, high; };
+  auto a = pb::bits<Halves>(x), b = pb::bits<Halves>(y);
+  return __builtin_convertvector(pb::bits<whole>(Halves{compared(a.low, b.low), compared(a.high, b.high)}), ivec);
+}
+inline ivec equal(whole x, whole y) { return by_halves(x, y, [](auto a, auto b) { return a == b; }); }
+inline ivec below(whole x, whole y) { return by_halves(x, y, [](auto a, auto b) { return a < b; }); }
+""",
+    "chosen": """\
+inline whole chosen(ivec mask, whole x, whole y) {
+  whole wide = __builtin_convertvector(mask, whole);
+  return (wide & x) | (~wide & y);
+}
+""",
     "line": """\
 inline whole line(int64_t first, int64_t step) {
   whole x{};

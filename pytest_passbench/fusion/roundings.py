@@ -19,7 +19,7 @@ NORMS = frozenset({"layer_norm", "group_norm", "instance_norm", "rms_norm", "nor
 REORDERED = frozenset({
     "layer_norm", "group_norm", "instance_norm", "softmax", "var", "std", "var_mean", "std_mean",
 })  # fmt: skip
-"""The operators whose sums a kernel of C++ adds in another order than eager, or in float where eager adds in double."""
+"""The operators whose sums a C++ kernel adds in another order than eager, or in float where eager adds in double."""
 CANCELLING = PRODUCTS | NORMS | {
     "gelu", "add", "sub", "batch_norm", "lerp", "mse_loss", "interpolate", "avg_pool1d", "avg_pool2d", "avg_pool3d",
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "mean", "sum", "cumsum",

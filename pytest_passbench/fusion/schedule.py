@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import torch
 
@@ -25,12 +26,12 @@ from pytest_passbench.fusion.ir import (
 )
 from pytest_passbench.fusion.lower import Lowering, Needed, Rule, address, to_be_stored
 from pytest_passbench.fusion.pieces import RULES as PIECES
-from pytest_passbench.fusion.pieces import Piece, whole
+from pytest_passbench.fusion.pieces import Piece, cut, joined_element, whole
 from pytest_passbench.fusion.rules import RULES as ELEMENTS
 from pytest_passbench.fusion.tiles import crosses
 
-RULES = {**ELEMENTS, **dict.fromkeys(PIECES, Rule(to_be_stored))}
-"""The rules by the operator's name. What is stored by pieces is never computed inside of other loops."""
+RULES = {**ELEMENTS, **dict.fromkeys(PIECES, Rule(to_be_stored)), "cat": Rule(joined_element, exact=True)}
+"""The rules by the operator's name. What is stored by pieces is never computed in other loops, but for joins."""
 ROUNDS = 200
 """How often scheduling may begin again: each time one more buffer is stored, or has loops of its own."""
 
@@ -121,9 +122,13 @@ def _groups(stored: Set[Buffer], apart: Set[Buffer]) -> list[Group]:
             continue
         if call.name in PIECES and not buffer.place:
             pieces = [piece for piece in PIECES[call.name](call, buffer) if math.prod(piece.sizes)]
-            groups += [Group(_loops(piece, stored), [piece], alone=True) for piece in pieces]
+            for (_sizes, loops), parts in groupby(pieces, key=lambda piece: (piece.sizes, _loops(piece, stored))):
+                groups.append(Group(loops, list(parts), alone=True))
         else:
-            _join(groups, whole(buffer), stored, buffer in apart)
+            reduces = any(_reductions(buffer, stored, set()))
+            pieces = [whole(buffer)] if reduces else cut(buffer, stored)
+            for _sizes, parts in groupby(pieces, key=lambda piece: piece.sizes):
+                _join(groups, list(parts), stored, buffer in apart)
     return groups
 
 
@@ -136,16 +141,16 @@ def _loops(piece: Piece, stored: Set[Buffer]) -> Loops:
     return next((loops for loops in reductions if _fits(loops, piece.sizes)), Loops(piece.sizes or (1,)))
 
 
-def _join(groups: list[Group], piece: Piece, stored: Set[Buffer], apart: bool) -> None:
-    """Put a piece into the last group, or begin another with it."""
-    loops = _loops(piece, stored)
+def _join(groups: list[Group], pieces: list[Piece], stored: Set[Buffer], apart: bool) -> None:
+    """Put pieces of the same sizes into the last group, or begin another with them."""
+    loops = _loops(pieces[0], stored)
     last = groups[-1] if groups and not apart and not groups[-1].alone else None
     alike = last is not None and _sizes(loops) == _sizes(last.loops)
     if last and alike and not (loops.reduced and last.loops.reduced):
         last.loops = loops if loops.reduced else last.loops
     elif not (last and loops == last.loops):
         groups.append(Group(loops))
-    groups[-1].pieces.append(piece)
+    groups[-1].pieces += pieces
 
 
 def _sizes(loops: Loops) -> list[int]:

@@ -22,6 +22,7 @@ INLINE = {
     "wrapped": "({0}).to({T}).to(tl.int64)", "greater": "greater({0}, {1})", "lesser": "lesser({0}, {1})",
     "remainder": "remainder({0}, {1})", "fused": "fused({0}, {1}, {2})", "shift": "shift({0}, {1}, {2}, {T})",
     "bf16_rounded": "bf16_rounded({0}, {T})", "pb::all": "{0}", "every": "{0}",
+    "equal": "({0} == {1})", "below": "({0} < {1})", "chosen": "tl.where({0}, {1}, {2})",
 }  # fmt: skip
 """The functions in Triton's language. Those that it lacks are helpers."""
 EACH = {

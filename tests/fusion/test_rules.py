@@ -35,6 +35,11 @@ EXACT: dict[str, Callable[..., Any]] = {
     "greatest": lambda x, y: (x.amax(-1), x.amin(0, keepdim=True), x.max(), x.min(), (x > y).any(-1), (x < 1).all()),
     "greatest places": lambda x, y: (x.argmax(-1), (x + y).argmin(0, keepdim=True), (x > 1).int().argmax(0)),
     "joins": lambda x, y: (torch.cat([x, x * 2], -1), torch.stack([x, -x], 1), (x + y).repeat(2, *[1] * x.dim())),
+    "elements of joins": lambda x, y: (
+        torch.cat([-x, x * y], -1) + 1,
+        torch.cat([x, x + y, y.float() + x], 0).relu(),
+        torch.cat([x, x + 1], -1).chunk(2, -1)[1] * 3,
+    ),
     "moves": lambda x, y: (F.pad(x * 2, (1, 2), value=0.1234567), x.roll(1, 0), (x + y).flip(-1), x.flip(0).relu()),
     "places": lambda x, y: (
         torch.arange(x.shape[-1]) * 2 + x,
@@ -57,7 +62,9 @@ def integers(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
         a % (b.abs() + 1),
         a > b,
         a == 2,
+        (a != b) & (a < 2) | (a <= b) & (b >= a),
         torch.where(a > b, a, 7),
+        a.bool(),
         a.clamp(-2, 3),
         a.to(torch.uint8),
     )
@@ -176,6 +183,17 @@ def test_a_rule_for_images_answers_as_eager(name: str, dtype: torch.dtype) -> No
     formats = [torch.contiguous_format, *([torch.channels_last] if name != "norms of groups" else [])]
     for memory_format in formats:
         assert_equal(IMAGES[name], [image.to(memory_format=memory_format)], exact=False)
+
+
+def test_a_rotary_embedding_is_one_nest_without_memory_in_between() -> None:
+    def rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        return x * cos + torch.cat([-x[..., 20:], x[..., :20]], -1) * sin
+
+    draws = torch.Generator().manual_seed(1)
+    inputs = [torch.randn(sizes, generator=draws) for sizes in ((2, 3, 5, 40), (2, 1, 5, 40), (2, 1, 5, 40))]
+    assert_equal(rotated, inputs, exact=True)
+    fused = kernel(rotated, inputs)
+    assert len(fused.arguments) == 4 and fused.source.count("auto step") == 1
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.int32], ids=str)
