@@ -2,8 +2,8 @@
 
     python benchmarks/first_passes.py [WORD ...] [--triton] [--time] [--compile] [--every 5] [--suite lite]
 
-Each pass is run in this process on the smallest subgraph of each graph and dtype, and compared with eager at t = -5.
-With --triton on a CPU, set TRITON_INTERPRET=1. --time has the judge measure each right pass on the subgraph of median
+Each pass is run in this process on all subgraphs, and compared with eager at t = -5. With --triton it is the smallest
+subgraph of each graph and dtype; on a CPU, set TRITON_INTERPRET=1. --time has the judge measure each right pass on the subgraph of median
 size, pipeline "direct". --compile compiles Triton's kernels for compute capability 9.0 instead of running them; no
 device is needed. --every 5 takes every fifth task. A line per task, then the counts.
 """
@@ -51,7 +51,7 @@ def outcome(task: Task, args: argparse.Namespace, folder: Path) -> tuple[str, st
     try:
         drafted = draft(task, args.triton)
         write(drafted, folder, force=False)
-        wrong = uncompiled(smallest(task), folder) if args.compile else answers(smallest(task), folder)
+        wrong = uncompiled(smallest(task), folder) if args.compile else answers(task, folder, args.triton)
     except UserError as error:
         return "none", line(str(error), 160)
     except Exception as error:  # any fault of what was written is a figure here
@@ -63,10 +63,10 @@ def outcome(task: Task, args: argparse.Namespace, folder: Path) -> tuple[str, st
     return "green", line(f"{whole}: {files}: {'; '.join(dict.fromkeys(drafted.matched.values()))}", 160)
 
 
-def answers(task: Task, folder: Path) -> list[str]:
+def answers(task: Task, folder: Path, triton: bool) -> list[str]:
     """Return a sentence for each subgraph on which a pass is not as eager at t = -5."""
     session = TrustedSession(Settings(pipeline="direct", trusted=True), b"x" * 32)
-    records = session.judge(task, Candidate.open(folder))
+    records = session.judge(smallest(task) if triton else task, Candidate.open(folder))
     return [f"{record.subgraph}: {record.arm.message}{record.arm.worst}" for record in records if not right(record)]
 
 

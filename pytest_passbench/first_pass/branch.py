@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -79,7 +80,19 @@ class Branch:
         places: dict[Size, str] = {}
         result = [self._tuple(buffer.sizes, f"{n}.shape", f"{n}.dim()", places) for buffer, n in self.inputs.items()]
         strides = [(buffer.strides, f"{self.inputs[buffer]}.stride()") for buffer in self.lengths.strided]
-        return [*result, *(self._tuple(items, text, "", places) for items, text in strides)]
+        return list(self._with_ranks([*result, *(self._tuple(items, text, "", places) for items, text in strides)]))
+
+    def _with_ranks(self, conditions: Sequence[Condition]) -> Iterator[Condition]:
+        """Yield conditions, each behind those on the number of dimensions that are indexed in it."""
+        ranks, known = {name: len(buffer.sizes) for buffer, name in self.inputs.items()}, set[str]()
+        for condition in conditions:
+            for name in dict.fromkeys(re.findall(r"(\w+)\.(?:shape|stride\(\))\[", condition.expected)):
+                if name not in known:
+                    yield Condition(f"{name}.dim()", str(ranks[name]), False)
+                    known.add(name)
+            if condition.expected.startswith("(") or condition.actual.endswith(".dim()"):
+                known.add(condition.actual.partition(".")[0])
+            yield condition
 
     def _tuple(self, items: Sequence[int], text: str, rank: str, places: dict[Size, str]) -> Condition:
         texts = [f"{text}[{d}]" for d in range(len(items))]

@@ -85,6 +85,7 @@ def _ways(part: Part, columns: Sequence[Column], printed: Callable[[FusedKernel]
             return printed(tracer.loops(group, other_sizes=False))
 
     ways = several(columns, way)
+    ways = [way for place, way in enumerate(ways) if way not in ways[:place]]
     return sorted(ways, key=lambda way: -sum(condition.fixed for condition in way.conditions))
 
 

@@ -29,6 +29,8 @@ class Printer:
 
     def __init__(self, nest: Nest, names: dict[Buffer, str], generic: torch.dtype | None = None) -> None:
         self.nest, self.names = turned(nest), names
+        loops = dict.fromkeys((*self.nest.rows, *self.nest.sweep, self.nest.lane))
+        self.places = {d: place for place, d in enumerate(loops)}
         self.tiles: list[tuple[bool, str]] = []  # of the sweep that is being printed: written or read, and its line
         self.stores = [_unrounded(store, generic) for store in nest.stores]
         self.nodes = below(tuple(self.stores))
@@ -195,7 +197,7 @@ class Printer:
     def _tile(self, access: Access, written: bool) -> str:
         """Return the register of a tile that a turn of the loop along it reads or writes."""
         rows, function = f"rows{len(self.tiles)}", "put_transposed" if written else "get_transposed"
-        turn = f"i{self.nest.sweep[-1]}"
+        turn = self._loop(self.nest.sweep[-1])
         place = re.sub(rf"\b{turn}\b", "tile", self._address(access))
         step = size_text(access.at.steps[self.nest.lane])
         self.tiles.append((written, f"{function}({rows}, {place}, {step}, lanes, height);"))
@@ -210,7 +212,7 @@ class Printer:
         """Return where an access lies in its buffer, for the first lane."""
         loops = {*self.nest.rows, *self.nest.sweep, self.nest.lane}
         terms = [size_text(access.at.offset)] if access.at.offset else []
-        terms += [_times(d, step) for d, step in enumerate(access.at.steps) if step and d in loops]
+        terms += [self._times(d, step) for d, step in enumerate(access.at.steps) if step and d in loops]
         return " + ".join(terms) or "0"
 
     def _full(self, x: Expression) -> bool:
@@ -221,10 +223,17 @@ class Printer:
 
     # -- loops
 
+    def _loop(self, d: int) -> str:
+        """Return the name of a loop: they are counted, so tensors with other dimensions may have the same text."""
+        return f"i{self.places[d]}"
+
+    def _times(self, d: int, step: int) -> str:
+        return self._loop(d) + ("" if step == 1 else f" * {size_text(step)}")
+
     def _loops(self, dims: Iterable[int], body: list[str]) -> list[str]:
         for d in reversed(list(dims)):
-            size = size_text(self.nest.sizes[d], d not in self.nest.sweep)
-            body = [f"for (int64_t i{d} = 0; i{d} < {size}; i{d}++) {{", *_indented(body), "}"]
+            i, size = self._loop(d), size_text(self.nest.sizes[d], d not in self.nest.sweep)
+            body = [f"for (int64_t {i} = 0; {i} < {size}; {i}++) {{", *_indented(body), "}"]
         return body
 
     def _sweep(self, body: list[str]) -> list[str]:
@@ -237,13 +246,13 @@ class Printer:
     def _along_tiles(self, body: list[str]) -> list[str]:
         """Return the innermost loop, in steps of a tile's height."""
         tiles, self.tiles, d = self.tiles, [], self.nest.sweep[-1]
-        size = size_text(self.nest.sizes[d])
+        i, size = self._loop(d), size_text(self.nest.sizes[d])
         return [
             f"for (int64_t tile = 0; tile < {size}; tile += pb::L) {{",
             f"  int64_t height = {size} - tile < pb::L ? {size} - tile : pb::L;",
             *(f"  vec rows{number}[pb::L]{{}};" for number in range(len(tiles))),
             *(f"  {line}" for written, line in tiles if not written),
-            f"  for (int64_t i{d} = tile; i{d} < tile + height; i{d}++) {{", *_indented(_indented(body)), "  }",
+            f"  for (int64_t {i} = tile; {i} < tile + height; {i}++) {{", *_indented(_indented(body)), "  }",
             *(f"  {line}" for written, line in tiles if written),
             "}",
         ]  # fmt: skip
@@ -253,9 +262,9 @@ class Printer:
 
     def _lanes(self, d: int, body: list[str]) -> list[str]:
         """Return a loop over registers: a body that is printed once, for whole registers and for the last."""
-        size = size_text(self.nest.sizes[d])
+        i, size = self._loop(d), size_text(self.nest.sizes[d])
         return _block([
-            f"auto step = [&](int64_t i{d}, auto lanes) __attribute__((always_inline)) {{", *_indented(body), "};",
+            f"auto step = [&](int64_t {i}, auto lanes) __attribute__((always_inline)) {{", *_indented(body), "};",
             "int64_t i = 0;",
             f"for (; i + pb::L <= {size}; i += pb::L) step(i, All{{}});",
             f"if (i < {size}) step(i, {size} - i);",
@@ -265,7 +274,7 @@ class Printer:
         """Return the place of a value in the floats that are held of a row."""
         place, size = [], 1
         for d in reversed(self.nest.sweep):
-            place.append(_times(d, size))
+            place.append(self._times(d, size))
             size *= self.nest.sizes[d]
         return f"({' + '.join(place)}) * pb::L" if self.nest.vertical else " + ".join(place)
 
@@ -288,10 +297,6 @@ def registers(nodes: Sequence[Expression], names: Mapping[Buffer, str]) -> dict[
         result[x] = name = x.name if x.name and x.name not in used else f"{x.name}{'_' if x.name else 'v'}{x.number}"
         used.add(name)
     return result
-
-
-def _times(d: int, step: int) -> str:
-    return f"i{d}" if step == 1 else f"i{d} * {size_text(step)}"
 
 
 def _indented(lines: Iterable[str]) -> list[str]:

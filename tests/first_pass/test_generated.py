@@ -174,6 +174,18 @@ def test_a_fused_kernel_is_right_at_sizes_that_its_task_has_not(bench, tmp_path)
     assert judged(other, first_draft, tmp_path / "made") == []
 
 
+def test_a_wrapper_of_several_ranks_asks_for_the_rank_before_it_reads_a_size(bench, tmp_path):
+    source = "def forward(in_0, in_1, in_2):\n    return (in_0 * in_1 + in_2,)\n"
+    shapes = [((1, 1, n, 4, 5), (1, 1, n, 4, 1), (1, 1, n, 4, 5)) for n in (3, 6)]
+    shapes += [((1, n, 7), (1, 1, 7), (1, 1, 7)) for n in (6, 9)]
+    names = [f"t{place}" for place in range(len(shapes))]
+    tasks = [read_task(bench.task(name, source, each)) for name, each in zip(names, shapes, strict=True)]
+    subgraphs = [dataclasses.replace(task.subgraphs[0], id=task.id) for task in tasks]
+    drafted = draft(dataclasses.replace(tasks[0], subgraphs=tuple(subgraphs)))
+    for task in tasks:
+        assert judged(task, drafted, tmp_path / task.id) == []
+
+
 @pytest.fixture
 def masked(bench) -> Task:
     source = (
