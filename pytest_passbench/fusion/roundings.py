@@ -17,7 +17,7 @@ PRODUCTS = frozenset({
 """The operators that stay eager's. On meta tensors most would import torch's compiler, which takes seconds."""
 NORMS = frozenset({"layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize", "_weight_norm"})
 REORDERED = frozenset({
-    "layer_norm", "group_norm", "instance_norm", "softmax", "var", "std", "var_mean", "std_mean",
+    "layer_norm", "group_norm", "instance_norm", "normalize", "softmax", "var", "std", "var_mean", "std_mean",
 })  # fmt: skip
 """The operators whose sums a C++ kernel adds in another order than eager, or in float where eager adds in double."""
 CANCELLING = PRODUCTS | NORMS | {

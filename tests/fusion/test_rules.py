@@ -231,7 +231,6 @@ def test_a_norm_along_a_dimension_that_lies_apart(dtype: torch.dtype) -> None:
 
 IN_ORDER: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "rms_norm": lambda x: F.rms_norm(x, (x.shape[-1],)),
-    "normalize": lambda x: F.normalize(x, dim=-1),
     "_weight_norm": lambda x: torch._weight_norm(x, x[:, :1].abs(), 0),
 }
 
