@@ -3,9 +3,9 @@
     python benchmarks/first_passes.py [WORD ...] [--triton] [--time] [--compile] [--every 5] [--suite lite]
 
 Each pass is run in this process on all subgraphs, and compared with eager at t = -5. With --triton it is the smallest
-subgraph of each graph and dtype; on a CPU, set TRITON_INTERPRET=1. --time has the judge measure each right pass on the
-subgraph of median size, pipeline "direct". --compile compiles Triton's kernels for compute capability 9.0 instead of
-running them; no device is needed. --every 5 takes every fifth task. A line per task, then the counts.
+subgraph of each graph and dtype; on a CPU, set TRITON_INTERPRET=1. --time has the judge measure each right pass on
+the subgraph of median size, pipeline "direct". --compile compiles Triton's kernels for compute capability 9.0 instead
+of running them; no device is needed. --every 5 takes every fifth task. A line per task, then the counts.
 """
 
 from __future__ import annotations

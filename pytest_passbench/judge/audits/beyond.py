@@ -22,7 +22,7 @@ from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Inputs
-from pytest_passbench.judge.inputs.beyond import Range, other_last_bit, with_special
+from pytest_passbench.judge.inputs.beyond import Range, other_last_bit
 from pytest_passbench.judge.verify.compare import Comparison
 from pytest_passbench.judge.verify.outputs import Output, read_call
 from pytest_passbench.judge.verify.standing import Standing
@@ -103,10 +103,10 @@ class Beyond:
         if len(group) < self.calls:
             self.bench.inputs.write(self.bench.inputs.draw(self.calls), self.bench.pages)
         places = self._rng.sample(range(self.calls), len(group))
-        pairs = zip(group, places, strict=True)
-        questions = [_Question(self.bench.inputs.beyond(beyond), place) for beyond, place in pairs]
-        for beyond, question in zip(group, questions, strict=True):
-            self._write(question, beyond.special)
+        inputs, pairs = self.bench.inputs, zip(group, places, strict=True)
+        questions = [_Question(inputs, beyond, place, self._rng.getrandbits(64)) for beyond, place in pairs]
+        for question in questions:
+            self._write(question)
         expected = self._answers(runners[EAGER], places)
         self._spent += time.monotonic() - begin
         with blaming(CANDIDATE):
@@ -120,17 +120,17 @@ class Beyond:
     def _compare(
         self, beyond: Range, question: _Question, expected: list[Output], answers: list[Output], eager: Runner
     ) -> None:
-        place, levels = self._rng.random(), self.standing.correct_from
+        few_changed = beyond.special is not None  # a part of the elements may have none of these
+        place, levels = None if few_changed else self._rng.random(), self.standing.correct_from
         verdict = judged(expected, None, answers, self.bench.tolerance, beyond.name, levels, place)
         if beyond.doubtful and NEVER in verdict.correct_from and verdict.status != "type_mismatch":
             near = self._near(question, eager)
             verdict = judged(expected, near, answers, self.bench.tolerance, beyond.name, levels, place)
         self.standing.add(verdict)
 
-    def _write(self, question: _Question, special: int | None) -> None:
-        """Write a call's inputs. With ``special``, that input gets infinities and NaN."""
+    def _write(self, question: _Question) -> None:
         for index, value in enumerate(question.values()):
-            self._put(index, question.place, with_special(value, self._rng) if index == special else value)
+            self._put(index, question.place, value)
 
     def _near(self, question: _Question, eager: Runner) -> list[Output]:
         """Return eager's answer to inputs with other last bits."""
@@ -149,15 +149,19 @@ class Beyond:
 
 
 class _Question:
-    """A call on inputs outside the recorded range, at a ``place`` of its block."""
+    """A call on inputs outside the recorded range, at a ``place`` of its block. ``seed`` draws its special values."""
 
-    def __init__(self, inputs: Inputs, place: int) -> None:
-        self.inputs, self.place = inputs, place
-        self._batch = inputs.draw(1)
+    def __init__(self, inputs: Inputs, beyond: Range, place: int, seed: int) -> None:
+        self.inputs, self.place = inputs.beyond(beyond), place
+        self._beyond, self._seed = beyond, seed
+        self._batch = self.inputs.draw(1)
 
     def values(self) -> list[torch.Tensor]:
         """Return its inputs, the same at each call."""
-        return self.inputs.call(self._batch, 0)
+        values, beyond = self.inputs.call(self._batch, 0), self._beyond
+        if beyond.special is not None and beyond.altered is not None:
+            values[beyond.special] = beyond.altered(values[beyond.special], random.Random(self._seed))
+        return values
 
 
 def judged(
@@ -167,13 +171,13 @@ def judged(
     tolerance: int,
     range_name: str,
     levels: list[int],
-    place: float = 0.0,
+    place: float | None = None,
 ) -> Comparison:
     """Return the comparison of an answer with eager's.
 
     ``near`` is eager's answer to inputs with other last bits, if there is one. ``levels`` are the smallest t at which
-    each output was right so far. ``place``, from 0 to 1, decides which elements of a large output are compared.
-    ``range_name`` stands in messages.
+    each output was right so far. ``place``, from 0 to 1, decides which elements of a large output are compared; None
+    compares all. ``range_name`` stands in messages.
     """
     verdict = Comparison(correct_from=list(levels))
     for index, (eager, output, other) in enumerate(zip(expected, answer, near or expected, strict=False)):
@@ -201,7 +205,7 @@ def judged(
 
 
 def _first_wrong(
-    expected: torch.Tensor, actual: torch.Tensor, near: torch.Tensor, tolerance: int, place: float
+    expected: torch.Tensor, actual: torch.Tensor, near: torch.Tensor, tolerance: int, place: float | None
 ) -> tuple[list[int], float, float] | None:
     """Return the first element that is wrong by more than rounding explains: index, eager's value, the arm's value.
 
@@ -210,8 +214,8 @@ def _first_wrong(
     if not expected.shape == actual.shape == near.shape or expected.dtype != actual.dtype or not expected.numel():
         return None
     info, name = torch.finfo(expected.dtype), str(expected.dtype).removeprefix("torch.")
-    step = -(-expected.numel() // MAX_ELEMENTS)
-    first = int(place * step)
+    step = 1 if place is None else -(-expected.numel() // MAX_ELEMENTS)
+    first = int((place or 0.0) * step)
     a, b = (tensor.flatten()[first::step].double() for tensor in (expected, actual))
     other = a if near is expected else near.flatten()[first::step].double()
     comparable = other.isfinite() & (a.abs() < MAX_SHARE * info.max)

@@ -1,4 +1,4 @@
-"""Inputs outside the range that a task recorded: larger, smaller, zero, denormal, huge, or with infinities and NaN.
+"""Inputs outside the range that a task recorded: larger, smaller, zero, denormal, huge, or with a few special values.
 
 A value keeps its sign, so an input that is never negative (a variance) stays so. Integers, masks and literal values
 stay as they are, since indices must be valid.
@@ -6,6 +6,7 @@ stay as they are, since indices must be valid.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ MAX_MAGNITUDE, MAX_MAGNITUDE_HALF = 4e4, 100.0
 #: wrong. Larger factors would let rounding decide behind an exponential.
 MIN_ALONE_ELEMENTS, MAX_ALONE, ALONE, ALONE_MAGNITUDE = 1024, 4, 4.0, 8.0
 MAX_SPECIAL = 3  # inputs that get infinities, one at a time: all at once would leave no finite output
+#: Large values that an input gets, and their least magnitude in deviations and at all. So few are in no sample of the
+#: input by which a program could tell the range, or from which it could compute a mean.
+OUTLIERS, OUTLIER_DEVIATIONS, OUTLIER_MAGNITUDE = 4, 20.0, 8.0
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 _BITS = {"float64": np.uint64, "float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}
 
@@ -34,7 +38,7 @@ class Range:
 
     ``name`` names it in messages, and ``changed`` gives an input's distribution in it, from its recorded one and its
     dtype. ``doubtful`` ranges may let rounding decide much of the answer, so eager is asked twice. ``special`` is the
-    index of the input of which some elements become infinite or NaN. ``alone`` is the index of the only input that
+    index of the input into which ``altered`` puts a few special values. ``alone`` is the index of the only input that
     is changed; None if all are.
     """
 
@@ -42,6 +46,7 @@ class Range:
     changed: Callable[[Normal, str], Normal]
     doubtful: bool = False
     special: int | None = None
+    altered: Callable[[torch.Tensor, random.Random], torch.Tensor] | None = None
     alone: int | None = None
 
 
@@ -57,12 +62,21 @@ def ranges(draws: Sequence[Draw]) -> list[Range]:
         Range("for inputs that are all zero", lambda _of, _dtype: Normal(0.0, 0.0)),
         Range("for denormal inputs", lambda of, dtype: of.scaled(_smallest_normal(dtype) / 8 / _peak(of))),
         Range("for huge inputs", lambda of, dtype: of.scaled(_farthest(dtype) / _peak(of)), doubtful=True),
-        *(
-            Range(f"for inputs with infinities and NaN in {draws[index].name}", lambda of, _dtype: of, special=index)
-            for index in largest
-        ),
+        *(_special("with infinities and NaN", draws, index, with_infinities) for index in largest),
+        *(_special("with a few large values", draws, index, with_outliers, doubtful=True) for index in largest),
         *_alone(draws, movables),
     ]
+
+
+def _special(
+    name: str,
+    draws: Sequence[Draw],
+    index: int,
+    altered: Callable[[torch.Tensor, random.Random], torch.Tensor],
+    doubtful: bool = False,
+) -> Range:
+    """Return the recorded range, but for a few values of one input."""
+    return Range(f"for inputs {name} in {draws[index].name}", lambda of, _dtype: of, doubtful, index, altered)
 
 
 def _alone(draws: Sequence[Draw], movables: Sequence[int]) -> list[Range]:
@@ -93,12 +107,27 @@ def other_last_bit(value: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy((bits ^ 1).view(np.uint8)).view(value.dtype).view(value.shape)
 
 
-def with_special(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
+def with_infinities(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
     """Return a copy of the values with two infinities and a NaN in random places, with the signs found there."""
     flat = value.flatten().clone()
     for number in (float("inf"), float("inf"), float("nan")):
         place = rng.randrange(flat.numel())
         flat[place] = torch.copysign(torch.tensor(number), flat[place].float())
+    return flat.view(value.shape)
+
+
+def with_outliers(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
+    """Return a copy of the values with a few large ones in random places, with the signs found there.
+
+    They weigh as much as all others in a sum of squares, as far as their magnitude is allowed.
+    """
+    flat = value.flatten().clone()
+    deviation = float(flat.double().square().mean().sqrt())
+    count = min(OUTLIERS, flat.numel())
+    weighty = deviation * max(OUTLIER_DEVIATIONS, math.sqrt(flat.numel() / count))
+    large = min(max(weighty, OUTLIER_MAGNITUDE), _farthest(str(flat.dtype).removeprefix("torch.")))
+    for place in rng.sample(range(flat.numel()), count):
+        flat[place] = torch.copysign(torch.tensor(large), flat[place].float())
     return flat.view(value.shape)
 
 

@@ -28,7 +28,7 @@ from pytest_passbench.judge.inputs import Batch, Inputs
 from pytest_passbench.judge.verify.compare import Comparison, compare, null_from
 from pytest_passbench.judge.verify.memory import changed_input, overlap, owners, shared_by_calls, shares_more
 from pytest_passbench.judge.verify.outputs import Output, read_call
-from pytest_passbench.judge.verify.standing import Standing
+from pytest_passbench.judge.verify.standing import Standing, mean_distance
 from pytest_passbench.protocol import Layout
 from pytest_passbench.timing.measurement import FEWEST_PAIRS
 
@@ -191,7 +191,7 @@ class Checker:
             refuse_mostly_nan(expected)
         self._note_null(expected, values)
         sharing = owners(runners[EAGER], self._layout, expected, call)
-        levels: dict[str, list[int]] = {}
+        levels, distances = dict[str, list[int]](), dict[str, list[float]]()
         for arm, runner in runners.items():
             if arm not in (EAGER, FLOAT64):
                 with blaming(arm):
@@ -203,9 +203,11 @@ class Checker:
                 standing.add(verdict)
                 standing.stability.add(verdict.correct_from, expected, outputs[arm], self._tolerance)
                 levels[arm] = verdict.correct_from
-        exact = outputs.get(FLOAT64) or self._late_outputs(values, levels, referenced)
+                pairs = zip(expected, outputs[arm], strict=False)
+                distances[arm] = [mean_distance(eager.value, output.value) for eager, output in pairs]
+        exact = outputs.get(FLOAT64) or self._late_outputs(values, levels, distances, referenced)
         if exact is not None:
-            self._note_accuracy(exact, outputs, values, levels)
+            self._note_accuracy(exact, outputs, values, levels, distances)
 
     def _note_wrong_call(self, values: list[torch.Tensor], outputs: Sequence[Output]) -> None:
         answer = [output.value for output in outputs if output.value is not None]
@@ -213,14 +215,18 @@ class Checker:
             self.wrong_call = WrongCall(values, answer)
 
     def _late_outputs(
-        self, values: list[torch.Tensor], levels: Mapping[str, Sequence[int]], always: bool
+        self,
+        values: list[torch.Tensor],
+        levels: Mapping[str, Sequence[int]],
+        distances: Mapping[str, Sequence[float]],
+        always: bool,
     ) -> list[Output] | None:
         """Return the outputs in float64 by chance, ``always``, or because an arm's answer is worse than before.
 
         Else a program could be exact only in the call that is always compared with float64.
         """
         accuracies = {arm: self.standings[arm].accuracy for arm in levels}
-        doubtful = any(item.is_doubtful(levels[arm]) for arm, item in accuracies.items())
+        doubtful = any(item.is_doubtful(levels[arm], distances[arm]) for arm, item in accuracies.items())
         exact = self.late.outputs(values, always=always or doubtful) if self.late is not None else None
         if exact is None:
             for arm, accuracy in accuracies.items():
@@ -302,6 +308,7 @@ class Checker:
         outputs: Mapping[str, list[Output]],
         values: list[torch.Tensor],
         levels: Mapping[str, Sequence[int]],
+        distances: Mapping[str, Sequence[float]],
     ) -> None:
         """Note each arm's errors against float64, if the graph has a float64 form."""
         begin = time.perf_counter()
@@ -316,7 +323,8 @@ class Checker:
         for arm, standing in self.standings.items():
             if arm in outputs:
                 pairs = zip(call_references, outputs[arm], strict=True)
-                standing.accuracy.add([reference.errors(output.value) for reference, output in pairs], levels[arm])
+                errors = [reference.errors(output.value) for reference, output in pairs]
+                standing.accuracy.add(errors, levels[arm], distances[arm])
         self.reference_seconds = time.perf_counter() - begin
 
 

@@ -19,6 +19,9 @@ from pytest_passbench.core.record import RAN
 from pytest_passbench.judge.verify.compare import Comparison
 from pytest_passbench.judge.verify.outputs import Output
 
+#: By how much a call's mean distance from eager may exceed those of the calls that were compared with float64. A
+#: distance below one unit of precision is all rounding.
+MAX_FURTHER, MIN_DISTANCE = 1.5, 1.0
 MAX_WORSE = 2  # levels of the ladder by which a call may be worse than those that were compared with float64
 ROUNDING_LEVELS = 2  # levels of t by which an honest kernel may miss a tolerance that it met in other calls
 #: Units of the dtype's precision by which it may also miss, relative to the element or to the output's median. For
@@ -31,29 +34,40 @@ FAR_SHARE = 1 / 16  # of an output's elements that are far off in a call that co
 class Accuracy:
     """The accuracy of a program's outputs, over the calls that were also made in float64. The worst call counts.
 
-    ``levels`` has for each output the largest ladder level of those calls.
+    ``levels`` has for each output the largest ladder level of those calls, ``distances`` the largest
+    :func:`mean_distance` from eager.
     """
 
     errors: list[float] = field(default_factory=list)
     greatest_ratios: list[float] = field(default_factory=list)
     mean_ratios: list[float] = field(default_factory=list)
     levels: list[int] = field(default_factory=list)
+    distances: list[float] = field(default_factory=list)
     _within: bool = True
     _lost: bool = False
 
-    def add(self, call: Sequence[OutputErrors], levels: Sequence[int] = ()) -> None:
-        """Add a call's errors and its ladder levels, one per output."""
+    def add(
+        self, call: Sequence[OutputErrors], levels: Sequence[int] = (), distances: Sequence[float] = ()
+    ) -> None:
+        """Add a call's errors, its ladder levels and its distances from eager, one per output."""
         if self._lost:
             return
         self.levels = [max(pair) for pair in zip(self.levels, levels, strict=True)] if self.levels else [*levels]
+        self.distances = worst(self.distances, distances)
         self.errors = worst(self.errors, [errors.greatest for errors in call])
         self.greatest_ratios = worst(self.greatest_ratios, [errors.greatest_ratio for errors in call])
         self.mean_ratios = worst(self.mean_ratios, [errors.mean_ratio for errors in call])
         self._within = self._within and all(errors.within for errors in call)
 
-    def is_doubtful(self, levels: Sequence[int]) -> bool:
-        """Return True if an output of a call with these ladder levels is worse than in all calls with references."""
-        return any(level > before for level, before in zip(levels, self.levels, strict=False))
+    def is_doubtful(self, levels: Sequence[int], distances: Sequence[float] = ()) -> bool:
+        """Return True if an output of a call is worse than in all calls with references, by its level or in the mean.
+
+        One element decides the level. If it were bad in every call, the level would hide that others are bad in some.
+        """
+        further = zip(distances, self.distances, strict=False)
+        return any(level > before for level, before in zip(levels, self.levels, strict=False)) or any(
+            distance > MAX_FURTHER * max(before, MIN_DISTANCE) for distance, before in further
+        )
 
     def is_far_worse(self, levels: Sequence[int], null_from: int) -> bool:
         """Return True if the calls with references say nothing of a call with these ladder levels.
@@ -68,7 +82,8 @@ class Accuracy:
 
     def lose(self) -> None:
         """Drop all ratios for good: a doubtful call has no reference, so nothing is known of the accuracy."""
-        self.errors, self.greatest_ratios, self.mean_ratios, self.levels, self._lost = [], [], [], [], True
+        self.errors, self.greatest_ratios, self.mean_ratios, self._lost = [], [], [], True
+        self.levels, self.distances = [], []
 
     @property
     def accurate(self) -> bool:
@@ -95,6 +110,20 @@ class Stability:
                 self.right.add(index)
             elif level > t + ROUNDING_LEVELS and far_share(eager.value, output.value) > FAR_SHARE:
                 self.far.add(index)
+
+
+def mean_distance(expected: torch.Tensor | None, answer: torch.Tensor | None) -> float:
+    """Return the mean distance of an answer from eager's, in units of precision of eager's mean magnitude.
+
+    It is 0 for tensors that cannot be compared. Elements that are not finite do not count.
+    """
+    if expected is None or answer is None or expected.shape != answer.shape or not expected.is_floating_point():
+        return 0.0
+    eager = expected.double()
+    distances = (answer.double() - eager).abs_()
+    unit = float(eager.abs_().nan_to_num_(0.0, 0.0, 0.0).sum()) * torch.finfo(expected.dtype).eps
+    distance = float(distances.nan_to_num_(0.0, 0.0, 0.0).sum())
+    return distance / unit if unit else 0.0
 
 
 def far_share(expected: torch.Tensor | None, answer: torch.Tensor | None) -> float:

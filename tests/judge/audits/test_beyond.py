@@ -166,6 +166,21 @@ def test_they_are_made_once_and_between_the_rounds(bench, gelu_add_pass, monkeyp
     assert events[: events.index("beyond")] in (["pair"], ["pair", "pair"])
 
 
+def test_a_program_that_tells_the_range_by_a_sample_is_wrong(bench, gelu_add_pass):
+    look = "    const float most = sample(x, n);\n"
+    sample = (
+        "static float sample(const float* x, int64_t n) { float most = 0;"
+        " for (int64_t k = 0; k < n; k += 128) most = std::fmax(most, std::fabs(x[k])); return most; }\n"
+    )
+    clamped = BODIES["gelu-clamped"].replace("const double c = ", "const double c = most > 2.1f ? x[i] : ")
+    text = gelu_add_pass.replace(LOOP, look + LOOP).replace(GELU, f"{{ {clamped} }}")
+    bench.task(shapes=((64, 64), (64, 64)), stats=WITHIN)
+    bench.candidate({"p": text.replace('extern "C"', sample + 'extern "C"', 1)})
+    (record,) = bench.judge(audit="standard").values()
+    assert record.arm.correct_from == [99]
+    assert "for inputs with a few large values in " in record.arm.worst
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_a_variance_stays_positive_and_indices_stay_in_range(dtype):
     import torch

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
+import torch
 
 from pytest_passbench.core.float64_errors import RIGHT
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.judge.verify import checker
-from pytest_passbench.judge.verify.standing import Accuracy
+from pytest_passbench.judge.verify.standing import Accuracy, mean_distance
 from shared.workspace import make_cpp_pass, make_wrapper
 
 ROUNDED_ONCE = "return (torch.nn.functional.gelu(x.float()) + y.float()).to(x.dtype)"
@@ -118,6 +121,27 @@ def test_a_call_far_worse_than_those_with_a_reference_gets_one_too():
     accuracy.lose()
     accuracy.add([RIGHT], [-5])
     assert accuracy.greatest_ratios == []
+
+
+def test_a_call_further_from_eager_in_the_mean_gets_a_reference_though_one_element_decides_the_level():
+    accuracy = Accuracy()
+    accuracy.add([RIGHT], [0], [2.0])
+    assert not accuracy.is_doubtful([0], [2.9])
+    assert accuracy.is_doubtful([0], [3.1])
+    exact = Accuracy()
+    exact.add([RIGHT], [-11], [0.0])
+    assert not exact.is_doubtful([-11], [1.4])  # all rounding
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_the_mean_distance_is_in_units_of_precision(dtype):
+    eager = torch.full((4,), 2.0, dtype=dtype)
+    further = eager * (1 + torch.finfo(dtype).eps * torch.tensor([4.0, 0.0, 0.0, 0.0], dtype=dtype))
+    assert mean_distance(eager, further) == pytest.approx(1.0)
+    assert mean_distance(eager, torch.zeros_like(eager)) == pytest.approx(1 / torch.finfo(dtype).eps)
+    odd = torch.tensor([2.0, math.inf, math.nan, 2.0], dtype=dtype)
+    assert mean_distance(odd, eager) == 0.0
+    assert mean_distance(eager, eager[:2]) == mean_distance(eager > 0, eager > 0) == 0.0
 
 
 def test_eagers_nan_are_the_tasks_fault_and_one_bound_alone_prevents_them(bench):
