@@ -24,10 +24,12 @@ from pytest_passbench.run.judging import Judge, records
 from pytest_passbench.score.interval import Interval
 from pytest_passbench.suite.find import TaskRef
 from pytest_passbench.timing import student
+from pytest_passbench.timing.estimate import estimate
 
 Pairs = Sequence[tuple[Record, Record]]
 """Records of a file, each with that of the same subgraph judged anew."""
 
+MAX_HALF = 1.3  # the ratio to which an interval of the file reaches from its middle at most
 MAX_GAP = 1.15  # the ratio by which the intervals of two sessions on one machine may lie apart
 MAX_SHARED = 1 + BETWEEN_RUNS  # the ratio that all speed-ups of a session may share on one machine
 MAX_LEVELS = 2  # of the ladder, by which an output's level may differ between two sets of inputs
@@ -136,8 +138,15 @@ def _nearer(ratios: Sequence[float], later: Sequence[float], factor: float) -> b
     return len(ratios) != len(later) or any(b > 1.0 and a * factor < b for a, b in pairs)
 
 
-def _near(a: Speed, b: Speed) -> bool:
-    return a.low <= b.high * MAX_GAP and b.low <= a.high * MAX_GAP
+def _near(now: Speed, then: Speed) -> bool:
+    """Return True if the intervals of two sessions lie near each other.
+
+    The file's is computed anew from its pairs, and wider only up to :data:`MAX_HALF`: a file could state any.
+    """
+    whole = bool(then.pairs) and all(then.pairs)
+    half = min(estimate(then.pairs).half_width if whole else 0.0, math.log(MAX_HALF))
+    low, high = then.ratio * math.exp(-half), then.ratio * math.exp(half)
+    return now.low <= high * MAX_GAP and low <= now.high * MAX_GAP
 
 
 def _row(values: Sequence[float]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from pytest_passbench.judge.case import Case
 from pytest_passbench.report.markdown import render
 from pytest_passbench.report.report import report_of
 from pytest_passbench.run import results_file
+from pytest_passbench.run.agreement import difference
 from pytest_passbench.run.ledger import disqualify
 from pytest_passbench.suite.sizes import MAX_REFUSED, draws, size_map
 from pytest_passbench.suite.taskfile import read_task
@@ -539,3 +541,14 @@ def test_one_caught_of_ten_does_not_pay():
     assert "pass p broke a rule on b/s: caught" in marked[0].arm.message
     assert marked[0].arm.speed is None
     assert records[0].correct
+
+
+@pytest.mark.parametrize("spread", [0.01, 1.0])
+def test_an_interval_that_the_file_states_wider_than_its_pairs_hides_no_other_speed(spread):
+    def record(ratio, low, high):
+        pairs = [[math.log(ratio) + spread * sign] * 2 for sign in (-1, 1, -1, 1)]
+        return record_of("t", "a", replace(right(), speed=Speed(ratio, low, high, "FASTER", 10.0, 10 / ratio, pairs)))
+
+    now = record(2.0, 1.9, 2.1)
+    assert "20.000 times as fast in the file, 2.000 now" in difference(record(20.0, 0.05, 21.0), now)
+    assert difference(record(2.1, 2.0, 2.2), now) == ""
