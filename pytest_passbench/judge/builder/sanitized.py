@@ -17,6 +17,7 @@ from typing import Any
 
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.judge.arms import sandbox
+from pytest_passbench.judge.arms.failures import ProcessLost
 from pytest_passbench.judge.builder.compile import MAX_MEMORY_BYTES, TIMEOUT_SECONDS, run_compiler
 from pytest_passbench.judge.builder.compile_errors import CompileFailed, SourceError
 from pytest_passbench.kernels import signatures, toolchain
@@ -45,9 +46,9 @@ printf {_STARTED} >&2; ulimit -c 0; mkdir "$1/empty"; cd "$1/empty"; folder=$1; 
 (ulimit -v {MAX_MEMORY_BYTES >> 10}; "$@" -o "$folder/program") 2> "$folder/said"; code=$?
 if [ $code != 0 ]; then head -c {_MAX_PRINTED} "$folder/said" >&2; exit $code; fi
 printf {_BUILT} >&2; ulimit -t {SECONDS}
-"$folder/program" > /dev/null 2> "$folder/said"; code=$?
+"$folder/program" > /dev/null 2> "$folder/said"
 head -c {_MAX_PRINTED} "$folder/said" >&2
-exit $code
+exit 0
 """
 _UNDEFINED = re.compile(r"^\S*/kernel:(?P<line>\d+):(?P<column>\d+): runtime error: (?P<what>[^\n]{1,200})$", re.M)
 _ADDRESS = re.compile(r"ERROR: AddressSanitizer: (?P<kind>[A-Za-z-]{1,40})")
@@ -100,7 +101,10 @@ def _run(text: str, flags: tuple[str, ...], openmp: bool, walls: sandbox.Walls) 
         "ASAN_OPTIONS": f"color=never:detect_leaks=0:{limits}", "UBSAN_OPTIONS": "color=never",
     }  # fmt: skip
     limit = TIMEOUT_SECONDS + SECONDS
-    _code, _data, output = run_compiler(command, text.encode(), environment, limit, limit, walls)
+    try:
+        _code, _data, output = run_compiler(command, text.encode(), environment, limit, limit, walls)
+    except ProcessLost:  # a candidate's code runs in there and can end the sandbox: the judge has lost nothing
+        raise CompileFailed("the sandbox of the program with sanitizers was ended") from None
     printed = output.decode(errors="replace").removeprefix(_STARTED)
     if not printed.startswith(_BUILT):
         errors = (line for line in printed.splitlines() if "error" in line or "cannot find" in line)

@@ -6,6 +6,8 @@ import pytest
 
 from pytest_passbench.commands.main import main
 from pytest_passbench.judge.arms import sandbox
+from pytest_passbench.judge.arms.failures import ProcessLost
+from pytest_passbench.judge.builder import sanitized
 from shared.workspace import GELU_ADD_KERNEL, make_cpp_pass, make_wrapper
 
 pytestmark = [
@@ -71,6 +73,35 @@ def test_a_right_kernel_has_no_report(bench, capsys):
     code, output = explain(bench, capsys, GELU_ADD_KERNEL)
     assert (code, "[sanitize]" in output) == (0, False)
     assert output.endswith("\n1 plan run with sanitizers: 0 errors\n")
+
+
+#: Exits as a killed process does in the program with sanitizers, and traps where it is judged.
+EXITS = "\n#include <cstdlib>" + GELU_ADD_KERNEL.replace(
+    "{\n", "{\n    if (__FILE__[0] == '/') std::exit(137);\n    __builtin_trap();\n", 1
+)
+
+
+def test_a_program_that_exits_like_a_killed_one_is_no_lost_process(bench, capsys):
+    code, output = explain(bench, capsys, EXITS)
+    assert (code, "[sanitize]" in output) == (0, False)
+    assert output.endswith("\n1 plan run with sanitizers: 0 errors\n")
+
+
+def test_a_kernel_that_crashes_stays_a_crash_whatever_its_program_with_sanitizers_exits_with(bench):
+    bench.task()
+    bench.candidate({"mine": make_cpp_pass(EXITS)})
+    (record,) = bench.judge().values()
+    assert (record.arm.status, record.judged) == ("crash", True), record.arm.message
+
+
+def test_a_sandbox_that_the_program_ended_is_an_error_of_the_kernels(bench, capsys, monkeypatch):
+    def lost(*_called):
+        raise ProcessLost("killed")
+
+    monkeypatch.setattr(sanitized, "run_compiler", lost)
+    code, output = explain(bench, capsys, GELU_ADD_KERNEL)
+    assert code == 1
+    assert "[sanitize] the sandbox of the program with sanitizers was ended" in output
 
 
 def test_only_plans_whose_kernels_run_are_counted(bench, capsys, monkeypatch):
