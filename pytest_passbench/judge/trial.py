@@ -170,7 +170,7 @@ class Trial:
         form = allowance.shape(max(per_call[arm] for arm in timed), clock.block_seconds, bench.layout.slots)
         clock.calls = form.calls
         clock.keep(timed)
-        checker.expect_pairs(form.rounds, bench.phases.spent["verify"])
+        checker.expect_pairs(form.rounds)
         self.auditor.expect_pairs(form.rounds)
         earlier = self.earlier if self.earlier is not None and set(timed) <= set(self.earlier.arms) else None
         if earlier is not None:

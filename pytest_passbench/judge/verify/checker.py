@@ -28,6 +28,7 @@ from pytest_passbench.judge.inputs import Batch, Inputs
 from pytest_passbench.judge.verify.compare import Comparison, compare, null_from
 from pytest_passbench.judge.verify.memory import changed_input, overlap, owners, shared_by_calls, shares_more
 from pytest_passbench.judge.verify.outputs import Output, read_call
+from pytest_passbench.judge.verify.rounds import DrawnRounds
 from pytest_passbench.judge.verify.standing import Standing, mean_distance
 from pytest_passbench.protocol import Layout
 from pytest_passbench.timing.measurement import FEWEST_PAIRS
@@ -36,10 +37,6 @@ HALVES = (torch.bfloat16, torch.float16)
 MAX_SECONDS = 0.001  # expected, of all later references of a subgraph
 EXPECTED_CALLS = 16  # that are verified after the probe
 NULL_CALLS = 2  # that null answers are tried on
-#: In a pair's first rounds one call is verified in any case, and MAX_VERIFIED on average in all; fewer, but never
-#: below one, if verifying takes longer than MAX_VERIFY_SECONDS. Each further stretch as long as the first adds
-#: MIN_VERIFIED. An arm can't know which calls they are, so late cheating is seen too.
-MIN_VERIFIED, MAX_VERIFIED, MAX_VERIFY_SECONDS = 1 / 3, 1.5, 0.004
 
 
 @dataclass(frozen=True)
@@ -146,34 +143,30 @@ class Checker:
         self.late: LateFloat64 | None = None
         self.reference_seconds = 0.0
         self.dtypes: list[str] = []
-        self.share, self._late, self._late_share = 1.0, math.inf, 0.0
-        self._certain, self._pairs_left = -1, math.inf
+        self.share = 1.0  # of the probe's rounds that are verified
+        self._rounds: DrawnRounds | None = None
+        self._pairs_left = math.inf
         self._null_calls = 0
         self._first: tuple[list[ReferenceOutput], list[torch.Tensor]] | None = None
 
-    def expect_pairs(self, rounds: int, spent: float) -> None:
-        """Set how many calls to verify from now on, when rounds come in pairs of ``rounds`` or more.
-
-        ``spent`` are the seconds of verifying so far.
-        """
-        verified = max((standing.calls for standing in self.standings.values()), default=1)
-        calls = min(MAX_VERIFIED, MAX_VERIFY_SECONDS * verified / max(spent, 1e-6))
-        self.share = min(1.0, max(0.0, calls - 1) / rounds)
-        self._late, self._late_share = rounds, min(1.0, MIN_VERIFIED / rounds)
+    def expect_pairs(self, rounds: int) -> None:
+        """Draw the rounds to verify from now on, when they come in pairs of ``rounds`` or more."""
+        self._rounds = DrawnRounds(self._rng, rounds)
         self._pairs_left = self._rng.randint(1, FEWEST_PAIRS)
 
     def after_round(self, runners: Mapping[str, Runner], batch: Batch, calls: int, before: int) -> None:
         """Verify one call of the round just finished, or none, by chance. All calls are equally likely.
 
-        ``before`` is the number of earlier rounds of the same pair. Raises ArmFailed.
+        Each pair has one at least, whatever it costs (:class:`DrawnRounds`). In one of the first pairs, the first one
+        has a reference. ``before`` is the number of earlier rounds of the same pair. Raises ArmFailed.
         """
-        if before == 0 and self._late < math.inf:
-            self._certain = self._rng.randrange(int(self._late))
-            self._pairs_left -= 1
-        by_chance = self._rng.random() < (self.share if before < self._late else self._late_share)
-        certain = before == self._certain
-        if by_chance or certain:
-            self.check(runners, batch, self._rng.randrange(calls), certain and self._pairs_left == 0)
+        self._pairs_left -= before == 0
+        drawn = self._rng.random() < self.share if self._rounds is None else self._rounds.comes_after(before)
+        if drawn:
+            referenced = self._pairs_left == 0
+            if referenced:
+                self._pairs_left = math.inf
+            self.check(runners, batch, self._rng.randrange(calls), referenced)
             self._look_at_calls(runners, calls)
 
     def check(self, runners: Mapping[str, Runner], batch: Batch, call: int, referenced: bool = False) -> None:

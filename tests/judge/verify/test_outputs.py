@@ -129,7 +129,7 @@ def test_each_call_of_a_block_is_as_likely_verified_as_any_other(monkeypatch):
     drawn: Counter[int] = Counter()
     checker = Checker(SimpleNamespace(), LAYOUT, (), -5, random.Random(7))
     monkeypatch.setattr(checker, "check", lambda runners, batch, call, _certain=False: drawn.update([call]))
-    checker.expect_pairs(rounds=16, spent=1.0)
+    checker.expect_pairs(rounds=16)
     blocks, length = 60_000, 7
     for number in range(blocks):
         checker.after_round({}, SimpleNamespace(), length, before=number % 24)
@@ -144,10 +144,27 @@ def test_rounds_of_a_pair_that_goes_on_are_verified_too(monkeypatch):
     checker = Checker(SimpleNamespace(), LAYOUT, (), -5, random.Random(7))
     checked = []
     monkeypatch.setattr(checker, "check", lambda *_asked: checked.append(number % 24))
-    checker.expect_pairs(rounds=16, spent=1.0)
+    checker.expect_pairs(rounds=16)
     for number in range(24_000):
         checker.after_round({}, SimpleNamespace(), 7, before=number % 24)
     assert set(checked) == set(range(24))  # each about 20 times; the draws are the same every time
+
+
+def test_one_of_the_first_pairs_has_a_reference_in_its_first_verified_call(monkeypatch):
+    places = Counter()
+    for seed in range(100):
+        checker = Checker(SimpleNamespace(), LAYOUT, (), -5, random.Random(seed))
+        calls, asked = [], []
+        monkeypatch.setattr(checker, "check", lambda *call, to=calls: to.append(call[-1]))
+        checker.expect_pairs(rounds=16)
+        for number in range(6 * 24):
+            checker.after_round({}, SimpleNamespace(), 7, before=number % 24)
+            asked += [(number // 24, referenced) for referenced in calls[len(asked) :]]
+        assert {pair for pair, _ in asked} == set(range(6))
+        ((index, pair),) = [(index, pair) for index, (pair, referenced) in enumerate(asked) if referenced]
+        assert index == 0 or asked[index - 1][0] < pair
+        places[pair] += 1
+    assert set(places) == {0, 1}
 
 
 @pytest.mark.parametrize(
