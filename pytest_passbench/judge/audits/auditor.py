@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pytest_passbench.core.record import Finding, Record
 from pytest_passbench.core.settings import Settings
@@ -12,12 +12,13 @@ from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import Template
 from pytest_passbench.judge.audits import evidence
-from pytest_passbench.judge.audits.beyond import Beyond, BeyondRound
+from pytest_passbench.judge.audits.beyond import Beyond, BeyondRounds
 from pytest_passbench.judge.audits.blocks import Blocks
 from pytest_passbench.judge.audits.clock_floor import ClockFloor
 from pytest_passbench.judge.audits.evidence import bandwidth, fill_rate, null_answer, written
 from pytest_passbench.judge.audits.findings import note, violation
 from pytest_passbench.judge.bench import Bench
+from pytest_passbench.judge.inputs.beyond import Range
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.verify.checker import Checker
 from pytest_passbench.judge.verify.memory import owners
@@ -42,8 +43,7 @@ class Auditor:
         self._on = settings.audit != "off"
         self.findings: list[Finding] = []
         self._settings, self._bench, self._arm = settings, bench, arm
-        self._place: BeyondRound | None = None
-        self._called_beyond = False
+        self._places: BeyondRounds | None = None
 
     @property
     def violated(self) -> bool:
@@ -61,21 +61,21 @@ class Auditor:
             self.findings += evidence.strays(self._arm)
 
     def expect_pairs(self, rounds: int) -> None:
-        """Draw the place of the calls beyond the recorded range. A pair has ``rounds`` rounds or more."""
-        self._place, self._called_beyond = BeyondRound(self._bench.secret.stream("beyond"), rounds), False
+        """Draw the places of the calls beyond the recorded range. A pair has ``rounds`` rounds or more."""
+        self._places = BeyondRounds(self._bench.secret.stream("beyond"), rounds, self._bench.inputs.ranges())
 
     def after_round(self, runners: Mapping[str, Runner], checker: Checker, calls: int, before: int) -> None:
-        """Make the calls beyond the recorded range, if this is their place. Raises ArmFailed.
+        """Make the calls beyond the recorded range, if this is a place of theirs. Raises ArmFailed.
 
         ``calls`` is the number of calls in a block, and ``before`` that of earlier rounds of the same pair.
         """
-        if self._on and self._place is not None and self._place.comes_after(before):
-            self._beyond(runners, checker, calls)
+        if self._on and self._places is not None:
+            self._call_beyond(runners, checker, calls, self._places.after(before))
 
     def untimed(self, runners: Mapping[str, Runner], checker: Checker) -> None:
         """Make the calls beyond the recorded range for a candidate that is not timed. Raises ArmFailed."""
         if self._on:
-            self._beyond(runners, checker, 1)
+            self._call_beyond(runners, checker, 1, self._bench.inputs.ranges())
 
     def verified(self, checker: Checker) -> None:
         """Look for answers that were right in some verified calls of the candidate and far off in others."""
@@ -109,7 +109,8 @@ class Auditor:
                 extra = self._extra(template, clock, checker)
                 self.findings += ClockFloor(clock, template, self._bench, extra, measured).findings()
                 self._plausibility(clock, checker, measured)
-        self._beyond(clock.runners, checker, clock.calls)
+        if self._places is not None:  # else they were made before, since nothing is timed
+            self._call_beyond(clock.runners, checker, clock.calls, self._places.unasked)
         clock.leave_only(EAGER)
         self._blocks(template, clock, checker, per_call)
 
@@ -124,12 +125,13 @@ class Auditor:
         self.findings += bandwidth(size, seconds, rate)
         self.findings += null_answer(checker.null_from, self._settings.tolerance)
 
-    def _beyond(self, runners: Mapping[str, Runner], checker: Checker, calls: int) -> None:
-        """Call on inputs outside the recorded range in a pair's processes, where memory is as usual, once."""
+    def _call_beyond(
+        self, runners: Mapping[str, Runner], checker: Checker, calls: int, ranges: Sequence[Range]
+    ) -> None:
+        """Call on inputs in these ranges outside the recorded one in a pair's processes, where memory is as usual."""
         standing = checker.standings.get(CANDIDATE)
-        if standing is not None and CANDIDATE in runners and not self.violated and not self._called_beyond:
-            self._called_beyond = True
-            Beyond(self._bench, standing, calls, self._settings.audit == "paranoid").run(runners)
+        if ranges and standing is not None and CANDIDATE in runners and not self.violated:
+            Beyond(self._bench, standing, calls, self._settings.audit == "paranoid").run(runners, ranges)
 
     def _blocks(self, template: Template, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]) -> None:
         blocks = self._extra(template, clock, checker)

@@ -25,10 +25,11 @@ from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.inputs.beyond import Range, other_last_bit
 from pytest_passbench.judge.verify.compare import Comparison
 from pytest_passbench.judge.verify.outputs import Output, read_call
+from pytest_passbench.judge.verify.rounds import DrawnRounds
 from pytest_passbench.judge.verify.standing import Standing
-from pytest_passbench.timing.measurement import FEWEST_PAIRS
+from pytest_passbench.timing.looks import FIRST_LOOK
 
-MAX_SECONDS = 0.008  # for all ranges. If they take longer, some are left out by chance, but none of large values
+MAX_SECONDS = 0.008  # for all ranges once. If they take longer, some are left out by chance, but none of large values
 MAX_ELEMENTS = 1 << 16  # of an output that are compared, evenly spaced from a random place on
 MEDIAN_ELEMENTS = 1 << 12  # of these, for the usual size of an element
 ROUNDING_LEVELS = 2  # levels of t that rounding may add to a tolerance that was met on ordinary inputs
@@ -36,22 +37,35 @@ DOUBT_FACTOR = 32  # times the change of eager's own answer when the last bits o
 MAX_SHARE = 0.25  # of the dtype's greatest number: above it, rounding decides between finite and infinite
 
 
-class BeyondRound:
-    """The round after which calls beyond the range are made: any of the first rounds of a pair that each run has.
+class BeyondRounds:
+    """The rounds after which calls beyond the range are made, each with its share of the ranges.
 
-    A kernel that counts its calls thus cannot know which calls they are. After the last round it could: blocks of a
-    single call come there.
+    A kernel can know the number of its pair, by its process id or the time since the program was built. So every pair
+    has such a round, and a kernel that saw one cannot know when the next one comes (:class:`DrawnRounds`). As many
+    rounds as the first look has pairs hold all ranges, and the next ones hold them again.
     """
 
-    def __init__(self, rng: random.Random, rounds: int) -> None:
-        """Draw the place. A pair has ``rounds`` rounds or more."""
-        self._pair, self._round = rng.randrange(FEWEST_PAIRS), rng.randrange(rounds)
-        self._pairs = -1  # before the first round of the first pair
+    def __init__(self, rng: random.Random, rounds: int, ranges: Sequence[Range]) -> None:
+        """Draw the rounds. A pair has ``rounds`` rounds or more."""
+        self._rng, self._ranges, self._rounds = rng, ranges, DrawnRounds(rng, rounds)
+        self._shares: list[list[Range]] = []
+        self.unasked = list(ranges)
 
-    def comes_after(self, before: int) -> bool:
-        """Return True if the round that has ended is the place. ``before`` rounds of its pair came before it."""
-        self._pairs += before == 0
-        return (self._pairs, before) == (self._pair, self._round)
+    def after(self, before: int) -> list[Range]:
+        """Return the ranges to ask about after the round that has ended.
+
+        ``before`` is the number of earlier rounds of its pair.
+        """
+        if not self._rounds.comes_after(before) or not self._ranges:
+            return []
+        if not self._shares:
+            dealt = self._rng.sample(self._ranges, len(self._ranges))
+            dealt *= -(-FIRST_LOOK // len(dealt))  # no share is empty
+            self._shares = [dealt[place::FIRST_LOOK] for place in range(FIRST_LOOK)]
+            self._rng.shuffle(self._shares)  # some have one range more
+        share = self._shares.pop()
+        self.unasked = [beyond for beyond in self.unasked if beyond not in share]
+        return share
 
 
 @dataclass
@@ -71,18 +85,18 @@ class Beyond:
         self._rng = self.bench.secret.stream("audit")
         self._spent = 0.0  # seconds, without the candidate's: it could spend them to be asked less
 
-    def run(self, runners: Mapping[str, Runner]) -> None:
-        """Call both arms: on large values always, on other ranges while there is time.
+    def run(self, runners: Mapping[str, Runner], ranges: Sequence[Range]) -> None:
+        """Call both arms on these ranges: on large values always, on others while there is time.
 
-        If ``thorough`` is set, all ranges are called. Raises ArmFailed if the candidate fails. A failure of eager
-        ends the range, or all of them if eager's process failed.
+        The time is their share of that for all ranges. If ``thorough`` is set, all are called. Raises ArmFailed if
+        the candidate fails. A failure of eager ends the range, or all of them if eager's process failed.
         """
-        kinds = self.bench.inputs.ranges()
-        ordered = sorted(self._rng.sample(kinds, len(kinds)), key=lambda beyond: not beyond.doubtful)
+        limit = MAX_SECONDS * len(ranges) / len(self.bench.inputs.ranges())
+        ordered = sorted(self._rng.sample(ranges, len(ranges)), key=lambda beyond: not beyond.doubtful)
         groups = [ordered[begin : begin + self.calls] for begin in range(0, len(ordered), self.calls)]
         while groups and not self.standing.wrong:
             group = groups.pop(0)
-            if not self.thorough and self._spent > MAX_SECONDS:
+            if not self.thorough and self._spent > limit:
                 group = [beyond for beyond in group if beyond.doubtful]
             try:
                 with blaming(EAGER):

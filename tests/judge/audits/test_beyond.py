@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 import torch
 
-from pytest_passbench.judge.audits.beyond import Beyond, BeyondRound, judged
+from pytest_passbench.judge.audits.beyond import Beyond, BeyondRounds, judged
+from pytest_passbench.judge.inputs.beyond import Range
 from pytest_passbench.judge.measure import allowance
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.verify.outputs import Output, OutputForm
 from pytest_passbench.protocol import KIND_TENSOR
+from pytest_passbench.timing.looks import FIRST_LOOK
 
 SOFTMAX = """
 def forward(in_0):
@@ -119,14 +122,28 @@ def test_an_answer_of_another_form_is_wrong_there_too(shape):
     assert verdict.message == "output 0: not a float32 tensor of shape [4] on cpu, as eager's is, for huge inputs"
 
 
-def test_the_calls_come_after_any_of_the_rounds_that_each_run_has():
-    places = []
+@pytest.mark.parametrize("count", [3, 6, 11])
+def test_each_pair_is_asked_and_the_first_look_about_all_ranges(count):
+    ranges = [Range(f"range {number}", lambda of, _dtype: of) for number in range(count)]
+    by_pair = [Counter() for _ in range(32)]
     for seed in range(200):
-        place = BeyondRound(random.Random(seed), 4)
-        after = [(pair, number) for pair in range(5) for number in range(6) if place.comes_after(number)]
-        assert len(after) == 1
-        places += after
-    assert set(places) == {(pair, number) for pair in range(2) for number in range(4)}
+        rounds = BeyondRounds(random.Random(seed), 4, ranges)
+        for pair, places in enumerate(by_pair):
+            asked = [(place, beyond.name) for place in range(6) for beyond in rounds.after(place)]
+            assert asked
+            places.update(place for place, _ in asked)
+            assert pair < FIRST_LOOK - 1 or not rounds.unasked
+    assert all(set(places) >= set(range(4)) for places in by_pair)
+
+
+def test_what_no_pair_was_asked_about_is_left():
+    ranges = [Range(f"range {number}", lambda of, _dtype: of) for number in range(12)]
+    rounds = BeyondRounds(random.Random(1), 4, ranges)
+    asked = [beyond for place in range(4) for beyond in rounds.after(place)]
+    assert asked
+    assert len(asked) % 2 == 0
+    assert [beyond for beyond in ranges if beyond not in asked] == rounds.unasked
+    assert BeyondRounds(random.Random(1), 1, []).after(0) == []
 
 
 TRITON = """
@@ -154,16 +171,16 @@ def test_a_candidate_that_is_not_timed_is_asked_too(bench, wrapper, baselines):
     assert not record.findings
 
 
-def test_they_are_made_once_and_between_the_rounds(bench, gelu_add_pass, monkeypatch):
+def test_they_are_made_in_each_pair_and_between_the_rounds(bench, gelu_add_pass, monkeypatch):
     events, fresh, run = [], CpuClock.fresh, Beyond.run
     monkeypatch.setattr(CpuClock, "fresh", lambda self: events.append("pair") or fresh(self))
-    monkeypatch.setattr(Beyond, "run", lambda self, runners: events.append("beyond") or run(self, runners))
+    monkeypatch.setattr(Beyond, "run", lambda self, *asked: events.append("beyond") or run(self, *asked))
     bench.task()
     bench.candidate({"p": gelu_add_pass})
     (record,) = bench.judge(audit="standard").values()
     assert record.correct, record.arm.message
-    assert events.count("beyond") == 1
-    assert events[: events.index("beyond")] in (["pair"], ["pair", "pair"])
+    pairs = "".join(event[0] for event in events).split("p")[1:]
+    assert all(pairs[: len(record.arm.speed.pairs)]), events
 
 
 def test_a_program_that_tells_the_range_by_a_sample_is_wrong(bench, gelu_add_pass):
