@@ -54,8 +54,8 @@ _PLACING_WORDS = """
     constructor destructor ifunc section alias weak weakref symver init_priority cleanup naked target_clones
     patchable_function_entry"""
 _PLACING = frozenset(_PLACING_WORDS.split())
-#: Refused everywhere, if an argument follows, or may follow by a macro. The compiler writes the argument into its
-#: assembly as it is, where a line break or a semicolon begins another instruction.
+#: Refused everywhere, if an argument follows, or where macros may carry it into an attribute. The compiler writes the
+#: argument into its assembly as it is, where a line break or a semicolon begins another instruction.
 _WITH_ARGUMENT = frozenset({"section", "symver", "weakref", "ifunc", "alias", "init_priority"})
 # Names of the compiler and its headers that a kernel may use. Macros of the others can paste tokens and declare
 # names for the assembler.
@@ -71,6 +71,9 @@ _RESERVED = re.compile(
       | _(?!GLIBC|LIBC|PSTL|STD|IO)[A-Z]\w*""",
     re.X,
 )
+#: Scopes of the compilers' attributes. Brackets of a macro can make an attribute of them anywhere.
+_SCOPES = frozenset({"gnu", "clang", "_Clang"})
+_OPENING = frozenset({"__attribute__", "__attribute"}) | _SCOPES
 _ASSEMBLY = frozenset({"asm", "__asm", "__asm__"})
 _BUILTINS = re.compile(
     r"""(__builtin_(ia32_)?|__?)(rdtscp?|rdpmc|rdpid|(rd|wr)[fg]sbase\w*|(rd|wr)pkru|xbegin|xend|xabort|xtest
@@ -80,6 +83,7 @@ _BUILTINS = re.compile(
          |arm_[rw]sr\w*|sponentry|address_of_return_address|addressof_return_address)""",
     re.X,
 )
+_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _PAIRS = frozenset({"##", "%:", "<:", ":>", "<%", "%>"})
 _CONTROL = re.compile(r"[^\t\n\x20-\x7e\x80-\U0010ffff]")
 _TRIGRAPH = re.compile(r"\?\?[=/'()!<>-]")
@@ -112,20 +116,22 @@ def _findings(tokens: Iterable[Token], text: SourceText) -> Iterator[Refusal]:
     """Yield the findings in the tokens, with positions in place of lines."""
     lines = [list(line) for ends, line in groupby(tokens, lambda token: token.kind == "newline") if not ends]
     end = Token("newline", "", len(text.code))
-    composed, brackets = any(map(_composes, lines)), _Attributes()
+    carrying, brackets = any(map(_carries, lines)), _Attributes()
     for line, behind in zip(lines, _behind(lines, end), strict=True):
         directive = line[0].text == "#"
         define = directive and len(line) > 1 and line[1].text == "define"
         if directive:
             yield from _directive(line, text)
+            yield from brackets.directive(line[0])
         for index, token in enumerate(line):
             after = line[index + 1] if index + 1 < len(line) else end if directive else behind
             if token.kind == "mark" and (index or not directive):
                 yield from _mark(token, after)
             elif token.kind == "name":
-                yield from _name(token, after, define, composed and not directive)
+                yield from _name(token, after, define, carrying and not directive)
                 yield from _operator(line, index)
-            yield from brackets.feed(token, after)
+            if define or not directive:
+                yield from brackets.feed(token, after)
 
 
 def _behind(lines: list[list[Token]], end: Token) -> list[Token]:
@@ -137,12 +143,26 @@ def _behind(lines: list[list[Token]], end: Token) -> list[Token]:
     return result[::-1]
 
 
-def _composes(line: list[Token]) -> bool:
-    """Return True if a line has a string that may be more than a name, or a macro that makes a string of anything."""
-    strings = (token.text for token in line if token.kind == "string")
-    return any(set(text) & set("\\;") for text in strings) or (
-        line[0].text == "#" and any(token.text == "#" for token in line[1:])
-    )
+def _carries(line: list[Token]) -> bool:
+    """Return True if a line lets a macro carry a name from elsewhere into an attribute.
+
+    These are a macro with parameters that has an attribute, and one whose brackets are not in pairs, which may end an
+    argument of an attribute or the attribute. By all others, an attribute has only what its text has, and macros that
+    name no attribute.
+    """
+    if line[0].text != "#":
+        return any(token.text == "__nonnull" for token in line)  # a macro of the C library
+    if len(line) < 3 or line[1].text != "define":
+        return False
+    with_parameters = len(line) > 3 and line[3].text == "(" and line[3].at == line[2].at + len(line[2].text)
+    if with_parameters and any(token.text in _OPENING or token.text == "__nonnull" for token in line):
+        return True
+    depth = 0
+    for token in line[3:]:
+        depth += (token.text in _OPEN) - (token.text in _CLOSE)
+        if depth < 0:
+            return True
+    return depth > 0
 
 
 def _mark(token: Token, after: Token) -> Iterator[Refusal]:
@@ -153,8 +173,8 @@ def _mark(token: Token, after: Token) -> Iterator[Refusal]:
         yield token.at, "native", "a backslash outside of literals"
 
 
-def _name(token: Token, after: Token, define: bool, composed: bool) -> Iterator[Refusal]:
-    """Yield a finding for a name. ``composed``: a macro may give it an argument that is assembly."""
+def _name(token: Token, after: Token, define: bool, carrying: bool) -> Iterator[Refusal]:
+    """Yield a finding for a name. ``carrying``: a macro may carry it into an attribute."""
     name, bare = token.text, token.text.strip("_")
     if name in _ASSEMBLY or name.startswith("_tile_"):  # AMX macros put their arguments into assembly
         yield token.at, "native", "inline assembly"
@@ -166,7 +186,7 @@ def _name(token: Token, after: Token, define: bool, composed: bool) -> Iterator[
         yield token.at, "native-include", name
     elif re.match("__|_[A-Z]", name) and not (_RESERVED.fullmatch(name) or bare in _ATTRIBUTES | _PLACING):
         yield token.at, "native", f"{name}, a name that belongs to the compiler and its headers"
-    elif bare in _PLACING and (define or (bare in _WITH_ARGUMENT and (composed or after.text == "("))):
+    elif bare in _PLACING and (define or (bare in _WITH_ARGUMENT and (carrying or after.text == "("))):
         yield token.at, "native", f"attribute {bare}"
     elif name in ("R", "LR", "uR", "UR", "u8R") and after.text[:1] == '"' and after.at == token.at + len(name):
         yield token.at, "native", "a raw string"
@@ -217,6 +237,15 @@ class _Attributes:
         self._base = 0  # the depth at which names of attributes stand
         self._closing = ""
 
+    def directive(self, token: Token) -> Iterator[Refusal]:
+        """Yield a finding for a preprocessor line, which begins with ``token``, if it is in an attribute.
+
+        Else what follows an attribute in the text could be a part of it: ``#if`` hides the brackets that end it.
+        """
+        if self._closing:
+            self._closing = ""
+            yield token.at, "native", "a preprocessor line in an attribute"
+
     def feed(self, token: Token, after: Token) -> Iterator[Refusal]:
         """Take the next token. Yield a finding if it names an attribute that is not allowed."""
         if not self._closing:
@@ -224,14 +253,18 @@ class _Attributes:
                 self._closing, self._depth, self._base = ")", 0, 2
             elif token.text == "[" and after.text == "[":
                 self._closing, self._depth, self._base = "]", 1, 2
+            elif token.text in _SCOPES:
+                yield token.at, "native", f"{token.text} outside of an attribute"
             return
-        if token.text in "([{":
+        if token.text in _OPEN:
             self._depth += 1
-        elif token.text in ")]}":
+        elif token.text in _CLOSE:
             self._depth -= 1
             if self._depth <= 0:
                 self._closing = ""
-        elif token.kind == "name" and self._depth <= self._base:
+        elif token.kind == "name":
             name = token.text.strip("_")
-            if name not in _ATTRIBUTES and name not in ("using", "gnu", "clang"):
+            listed = name in _ATTRIBUTES or name == "using" or token.text in _SCOPES
+            # A macro may end an argument with its brackets, so one that places code is refused in an argument too.
+            if name in _PLACING or (self._depth <= self._base and not listed):
                 yield token.at, "native", f"attribute {name}"

@@ -47,6 +47,16 @@ REFUSED = {
     '#define A (".text;rdtsc")\n#define E\n[E[gnu::section A]] int x;': "native",
     '#define I(x) x\nI([)I([) gnu::I(section)(".text\\n") I(])I(]) int x;': "native",
     "#define S(x) #x\n#define I(x) x\nI([)I([) gnu::I(section)(S(.text;rdtsc)) I(])I(]) int x;": "native",
+    '#define R(s) ), s P, aligned(8\n#define P (".text.k")\n__attribute__((aligned(8 R(section)))) int x;': "native",
+    '#define L(x) [x]\n#define P (".text.k")\nL([gnu::section P]) int x;': "native",
+    '#define L(x) [x]\n#define P (".text.k")\n#define C ::\nL([gnu C section P]) int x;': "native",
+    '#define A(hot) __attribute__((hot))\n#define P (".text.k")\nA(section P) int x;': "native",
+    '#define A(hot) [[gnu::hot]]\n#define I(x) x\nA(I(section)(".text.k")) int x;': "native",
+    '#define hot(x) x\n#define A(n) __attribute__((hot(n)))\nA(I(section)(".text.k")) int x;': "native",
+    '#define O + ((\n#define P (".text.k")\n__attribute__((aligned(8 O 0))), section P)) int x;': "native",
+    '#define O ) + (\n#define P (".text.k")\n__attribute__((aligned(8 O 0)), section P)) int x;': "native",
+    '#define P (".text.k")\n#define C ,\nvoid f(int*) __nonnull((1) C section P);': "native",
+    '#define P (".text.k")\n__attribute__((hot\n#if 0\n))\n#else\n, section P))\n#endif\nint x;': "native",
     "#pragma GCC poison x": "native",
     "#pragma weak f": "native",
     "#define P(x) _Pragma(#x)\n": "native",
@@ -89,6 +99,11 @@ FINE = [
     '#define MAX(a, b) ((a) > (b) ? (a) : (b))\nint i = MAX(section, alias); static_assert(i, "text");',
     'int section[2] = {}; const char* s = "text";',
     "#pragma omp section\n(void)f();",
+    'struct Symbol { int section, alias; }; const char* s = "a;\\n"; int f(Symbol* s) { return s->section && 1; }',
+    '#define TEXT(x) #x\nint section = 1; const char* s = "a\\tb";\n#define TWO(x) (x * 2)\nint i = TWO(section);',
+    "#define ALIGN(n) __attribute__((aligned(n)))\nALIGN(64) float a[8];\n#define LOOP for (;;) {\n",
+    "#define likely(x) __builtin_expect(!!(x), 1)\nint a[3]; int b = a[0]; [[gnu::hot]] int f(); [[likely]];",
+    "#pragma clang loop vectorize(enable)\n#if defined(clang)\n#endif\n#pragma clang fp contract(fast)",
 ]
 
 
