@@ -185,7 +185,7 @@ class Search:
         call, other = _alike(call, other)
         keys = dict.fromkeys([*call.args, *other.args])
         goals = [_Goal(*align(call, other, target, key), target, key, rank_of(other, key)) for key in keys]
-        if call.op in names.COMMUTATIVE and {"input", "other"} <= set(keys):
+        if call.op in names.COMMUTATIVE and {"input", "other"} <= set(keys) and other.get("alpha") == 1:
             choices = [goals, self._swapped(goals)]
             choices = choices if not call.inplace else [c for c in choices if _writes_to_a_tensor(c)]
             return choices or self._miss(goal, binding, "the pattern writes in place to what is a number here")

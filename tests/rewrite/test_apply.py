@@ -130,6 +130,15 @@ def test_commutative_operands_in_both_orders_and_deep():
     check(body, pattern, x(), x(), x())
 
 
+def test_operands_of_which_one_is_scaled_keep_their_order():
+    def pattern(x, y, scale):
+        return torch.add(x.sin(), y, alpha=scale)
+
+    check("return (torch.add(in_0.sin(), in_1, alpha=2),)", pattern, x(), x())
+    check("return (torch.add(in_1, in_0.sin(), alpha=1),)", pattern, x(), x())
+    check("return (torch.add(in_1, in_0.sin(), alpha=2),)", pattern, x(), x(), matches=0)
+
+
 def test_a_repeated_argument_binds_one_value():
     check("return (in_0.sin() + in_0,)", lambda a: a.sin() + a, x())
     result, _ = rewrite("return (in_0.sin() + in_1,)", lambda a: a.sin() + a, x(), x())
