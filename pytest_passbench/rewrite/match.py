@@ -22,6 +22,7 @@ from pytest_passbench.rewrite.literals import align, computes_floating, equal, r
 from pytest_passbench.rewrite.meta import evaluate, value_of
 from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
 from pytest_passbench.rewrite.pattern import Pattern
+from pytest_passbench.suite.opnames import op_name
 
 _MAX_STEPS = 20_000  # of backtracking per place, so that an ambiguous pattern cannot hang the build
 
@@ -181,6 +182,8 @@ class Search:
         other = self.target.calls.get(target) if isinstance(target, Node) else None
         if other is None or other.op != call.op:
             self._miss(goal, binding, f"expected {call.op}, found {self._describe(target)}")
+        if op_name(node) == "t" and _dimensions(target) > 2:
+            self._miss(goal, binding, f"the pattern has a matrix, found {_dimensions(target)} dimensions")
         binding[node] = target
         call, other = _alike(call, other)
         keys = dict.fromkeys([*call.args, *other.args])
@@ -344,6 +347,11 @@ def _alike(call: CanonicalCall, other: CanonicalCall) -> tuple[CanonicalCall, Ca
 def _writes_to_a_tensor(goals: list[_Goal]) -> bool:
     """Return True if the first operand, which a pattern's call writes to in place, is no number in the target."""
     return any(goal.argument == "input" and isinstance(goal.target, Node) for goal in goals)
+
+
+def _dimensions(node: Any) -> int:
+    value = value_of(node)
+    return value.dim() if isinstance(value, torch.Tensor) else 0
 
 
 def _holds_node(value: Any) -> bool:

@@ -25,6 +25,7 @@ class CanonicalCall:
 
     ``args`` maps parameter names to nodes, literals, or tuples of them, with defaults filled in. ``inplace`` is True
     if the call changes its input. ``dropped`` are the arguments that cannot change a value, which nobody compares.
+    ``x.T`` is a transposition unless ``x`` has a recorded value of another rank than 2.
     """
 
     op: str
@@ -128,7 +129,9 @@ def _attribute(value: Any, name: str) -> CanonicalCall:
     fields = {"values": 0, "indices": 1}  # of the named tuples that max, topk, sort return
     if name in fields:
         return CanonicalCall("getitem", {"input": value, "index": (fields[name],)})
-    if name in ("T", "mT"):
+    described = value.meta.get("passbench") if isinstance(value, Node) else None
+    reversed_all = name == "T" and isinstance(described, torch.Tensor) and described.dim() != 2
+    if name in ("T", "mT") and not reversed_all:
         return CanonicalCall("transpose", {"input": value, "dim0": -2, "dim1": -1})
     return CanonicalCall("getattr", {"input": value, "name": name})
 

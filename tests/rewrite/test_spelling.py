@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 
 import pytest
 import torch
@@ -287,3 +288,16 @@ def test_two_and_two_point_zero_differ_for_integers():
 def test_minus_one_in_expand_keeps_the_size_of_the_input():
     result, _ = rewrite("return (in_0.expand(5, 8),)", lambda x: x.expand(-1, 8), torch.ones(1, 8))
     assert not result.matches
+
+
+def test_a_transposition_of_a_matrix_is_none_of_the_last_dimensions_of_more():
+    cube = torch.randn(4, 6, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # PyTorch deprecates T of other ranks
+        check("return (in_0.T + 1,)", lambda x: x.transpose(-2, -1) + 1, cube, matches=0)
+        check("return (in_0.mT + 1,)", lambda x: x.transpose(-2, -1) + 1, cube)
+        check("return (in_0.T + 1,)", lambda x: x.transpose(-2, -1) + 1, cube[0])
+        for pattern in (lambda x: x.T + 1, lambda x: x.t() + 1):
+            check("return (in_0.transpose(-2, -1) + 1,)", pattern, cube, matches=0)
+            check("return (in_0.transpose(-2, -1) + 1,)", pattern, cube[0])
+            check("return (in_0.T + 1,)", pattern, cube[0])
