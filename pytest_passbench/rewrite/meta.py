@@ -139,8 +139,12 @@ def shaped_by_values(node: Node) -> bool:
     if name == "where":
         return len(node.all_input_nodes) == 1
     if name in ("getitem", "index"):  # by a mask
-        values = [value_of(n) for n in node.all_input_nodes]
+        indices: list[Node] = []
+        map_arg((node.args[1:], node.kwargs), indices.append)
+        values = [value_of(n) for n in indices]
         return any(isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8) for value in values)
+    if name == "repeat_interleave":
+        return not isinstance(node.kwargs.get("repeats", node.args[1] if len(node.args) > 1 else None), int)
     return name in _BY_VALUES
 
 
@@ -154,8 +158,11 @@ def storages(value: Any) -> set[int]:
 
 
 def fold_metadata(gm: GraphModule) -> None:
-    """Replace nodes that only describe tensors by literals. For the recorded inputs they are constants."""
-    metadata = metadata_nodes(gm.graph)
+    """Replace nodes that only describe tensors by literals. For the recorded inputs they are constants.
+
+    A size that elements decide stays, because a later call may have another.
+    """
+    metadata = metadata_nodes(gm.graph) - by_values(gm.graph)
     for node in gm.graph.nodes:
         if node not in metadata and any(n in metadata for n in node.all_input_nodes):
             node.args = map_arg(node.args, lambda n: value_of(n) if n in metadata else n)
@@ -163,6 +170,16 @@ def fold_metadata(gm: GraphModule) -> None:
     for node in reversed(list(gm.graph.nodes)):
         if node in metadata and not node.users:
             gm.graph.erase_node(node)
+
+
+def by_values(graph: torch.fx.Graph) -> set[Node]:
+    """Return the nodes that depend on an operator whose result's shape, or size, elements decide."""
+    depending: set[Node] = set()
+    for node in graph.nodes:
+        is_call = node.op in ("call_function", "call_method") and "passbench_pass" not in node.meta
+        if not depending.isdisjoint(node.all_input_nodes) or (is_call and shaped_by_values(node)):
+            depending.add(node)
+    return depending
 
 
 def evaluate(node: Node, binding: dict[Node, Any], metadata: set[Node]) -> Any:

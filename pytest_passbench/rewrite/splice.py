@@ -10,6 +10,7 @@ import torch
 from torch.fx import Node
 
 from pytest_passbench.core.rejected import Rejected
+from pytest_passbench.core.schema import refusal
 from pytest_passbench.plans.launch import (
     ALIGNMENT_BYTES,
     ITEM_BYTES,
@@ -23,7 +24,7 @@ from pytest_passbench.plans.values import encode
 from pytest_passbench.rewrite.effects import MatchEffects, early_users
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.match import Target
-from pytest_passbench.rewrite.meta import shaped_by_values, value_of
+from pytest_passbench.rewrite.meta import by_values, shaped_by_values, value_of
 from pytest_passbench.rewrite.passes import Kernel, Kernels
 from pytest_passbench.suite import batching
 
@@ -68,6 +69,8 @@ class Splice:
             if isinstance(tensor, (tuple, list)):
                 return {"tuple": [reference(self._item(value, i, item)) for i, item in enumerate(tensor)]}
             if not isinstance(tensor, torch.Tensor):
+                if isinstance(tensor, (int, float)) and value in by_values(self.graph):
+                    raise refusal("a number that elements decide")
                 return encode(tensor)
             tensors.setdefault(value, _argument(tensor))
             return {"tensor": list(tensors).index(value)}

@@ -194,6 +194,21 @@ def test_factories_and_devices_in_patterns():
     check("return (in_0.to(torch.device('cpu')).sin(),)", lambda x: x.to(torch.device("cpu")).sin(), x())
 
 
+@pytest.mark.parametrize("size", ["in_0.relu().nonzero().shape[0]", "(in_0[in_0 > 0] * 2).numel()"])
+def test_a_size_that_elements_decide_is_no_constant(size):
+    result = check(f"return (in_0.sin().cos() * {size},)", lambda x: x.sin().cos(), x())
+    for inputs in (x(), x() - 1, torch.zeros(4, 8)):
+        torch.testing.assert_close(result.module(inputs)[0], inputs.sin().cos() * (inputs > 0).sum())
+    with pytest.raises(PassError, match="a number that elements decide, which no kernel can get"):
+        rewrite(f"n = {size}\nreturn (in_0.sin() * n,)", lambda x, n: x.sin() * n, x())
+
+
+@pytest.mark.parametrize("value", ["(in_0 > 0)[0]", "in_0.repeat_interleave(2, 1)[0]"])
+def test_a_size_behind_an_operator_that_could_be_decided_by_elements_is_a_constant(value):
+    size = 16 if "repeat" in value else 8
+    check(f"n = {value}.shape[0]\nreturn (in_0.sin() * n,)", lambda x: x.sin() * size, x())
+
+
 @pytest.mark.parametrize("strided", [torch.ones(1, 8).expand(4, 8), torch.randn(8, 8)[::2, ::4]])
 def test_strides_that_a_graph_asks_for_are_those_of_its_inputs(strided):
     first = strided.stride(0)
