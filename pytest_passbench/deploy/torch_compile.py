@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule
 
+from pytest_passbench.deploy.gradients import needs_gradients
 from pytest_passbench.deploy.passes import DeployedPasses, open_directory
 from pytest_passbench.deploy.report import AppliedGraph, DeploymentReport
 from pytest_passbench.deploy.sizes import SizedGraph, with_numbers
@@ -22,6 +23,7 @@ from pytest_passbench.runner.plan_runtime import WrongArgument
 
 GraphFunction = Callable[..., Any]
 _SHARED = "an input that it changes shares memory with another"
+_NO_GRAD = "(call the model in torch.no_grad())"
 MAX_SIZES = 8  # of a graph with dynamic shapes, each of which has its passes applied anew
 
 
@@ -58,8 +60,8 @@ class PassBackend:
         """Return the graph for inputs of these layouts. Its first call is made here, on copies."""
         record = AppliedGraph()
         self._report.graphs.append(record)
-        if torch.is_grad_enabled() and any(getattr(value, "requires_grad", False) for value in inputs):
-            _warn(record, "a graph that needs gradients runs in eager (call the model in torch.no_grad())")
+        if needs_gradients(graph, inputs):
+            _warn(record, f"a graph that needs gradients runs in eager {_NO_GRAD}")
             return _function(graph)
         with torch.inference_mode(False), torch.no_grad():  # within it, tensors have no versions
             module, written = applied(graph, inputs, self._source, record)

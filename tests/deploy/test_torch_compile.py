@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 import pytest_passbench
@@ -220,6 +221,63 @@ def test_a_graph_that_needs_gradients_runs_in_eager_and_says_so(tmp_path, x):
     expected.load_state_dict(model.state_dict())
     expected(x).sum().backward()
     torch.testing.assert_close(model.linear.weight.grad, expected.linear.weight.grad)
+
+
+def gradients_on(x, y):
+    with torch.enable_grad():
+        return torch.relu(x + y) * x
+
+
+@torch.no_grad()
+def test_a_graph_that_switches_gradients_on_runs_in_eager(tmp_path, x):
+    backend, y = pytest_passbench.backend(candidate(tmp_path / "c")), torch.ones(4, 8, requires_grad=True)
+    compiled = torch.compile(gradients_on, backend=backend)
+    torch.testing.assert_close(compiled(x, y.detach()), gradients_on(x, y))
+    assert backend.report().matches == {"add_relu": 1}
+    with pytest.warns(PassWarning, match="a graph that needs gradients runs in eager"):
+        outputs = compiled(x, y)
+    (gradient,), (expected,) = (torch.autograd.grad(value, y, x) for value in (outputs, gradients_on(x, y)))
+    torch.testing.assert_close(gradient, expected)
+
+
+def test_a_graph_with_parameters_of_its_own_runs_in_eager(tmp_path, x):
+    graph = torch.fx.symbolic_trace(Model())
+    with pytest.warns(PassWarning, match="a graph that needs gradients runs in eager"):
+        function = pytest_passbench.backend(candidate(tmp_path / "c"))(graph, [x])
+    function(x).sum().backward()
+    assert graph.linear.weight.grad is not None
+
+
+@torch.no_grad()
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own use of it
+def test_a_call_at_a_level_of_forward_mode_differentiation_has_eager_s_tangent(tmp_path, x):
+    def function(x, y):
+        return torch.relu(x + y) + x
+
+    compiled = torch.compile(function, backend=pytest_passbench.backend(candidate(tmp_path / "c")))
+    torch.testing.assert_close(compiled(x, x), function(x, x))
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, torch.ones(4, 8))
+        with pytest.warns(PassWarning, match="a graph that needs gradients runs in eager"):
+            outputs = compiled(dual, x)
+        tangents = [forward_ad.unpack_dual(value).tangent for value in (outputs, function(dual, x))]
+    torch.testing.assert_close(*tangents)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.func.jvp(lambda y: torch.relu(y + y), (x,), (x,)),
+        lambda x: torch.func.grad(lambda y: torch.relu(y + y).sum())(x),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own use of it
+def test_derivatives_by_torch_func_are_eager_s(tmp_path, x, function):
+    compiled = torch.compile(function, backend=pytest_passbench.backend(candidate(tmp_path / "c")))
+    with pytest.warns(PassWarning, match="a graph that needs gradients runs in eager"):
+        outputs = compiled(x)
+    torch.testing.assert_close(outputs, function(x))
 
 
 @torch.no_grad()
