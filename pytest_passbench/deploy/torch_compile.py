@@ -169,7 +169,10 @@ class InductorPass:
         self._report = DeploymentReport()
 
     def __call__(self, graph: Graph) -> None:
-        """Apply the passes to a graph in place. A graph with dynamic sizes is left as it is, with a warning."""
+        """Apply the passes to a graph in place.
+
+        A graph that needs gradients, or has dynamic sizes, is left as it is, with a warning.
+        """
         record = AppliedGraph()
         self._report.graphs.append(record)
         inputs = [node.meta.get("example_value") for node in graph.find_nodes(op="placeholder")]
@@ -177,6 +180,9 @@ class InductorPass:
             _warn(record, "a graph with dynamic sizes is left to TorchInductor")
             return
         owner = GraphModule(graph.owning_module or {}, graph)
+        if needs_gradients(owner, inputs):
+            _warn(record, f"a graph that needs gradients is left to TorchInductor {_NO_GRAD}")
+            return
         try:
             module, written = applied(owner, [_sample(value) for value in inputs], self._source, record)
         except Exception as error:  # not every graph can be called with random numbers

@@ -482,6 +482,19 @@ def test_inductor_compiles_what_no_pass_matches(tmp_path, x):
     assert applied.report().matches == {"add_relu": 1}
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # torch's own use of it
+def test_inductor_has_graphs_that_need_gradients_without_passes(tmp_path, x):
+    from torch._inductor import config
+
+    applied, y = pytest_passbench.inductor_pass(candidate(tmp_path / "c")), torch.ones(4, 8, requires_grad=True)
+    with config.patch(pre_grad_custom_pass=applied):
+        compiled = torch.compile(lambda x, y: torch.relu(x + y) * y)
+        with pytest.warns(PassWarning, match="a graph that needs gradients is left to TorchInductor"):
+            outputs = compiled(x, y)
+    expected = torch.relu(x + y) * y
+    torch.testing.assert_close(*(torch.autograd.grad(value.sum(), y) for value in (outputs, expected)))
+
+
 def test_a_folder_that_is_no_candidate_is_named(tmp_path):
     with pytest.raises(UserError, match="the candidate directory does not exist"):
         pytest_passbench.backend(tmp_path / "none")
