@@ -57,13 +57,17 @@ class PassBackend:
         return self._report
 
     def _with_passes(self, graph: GraphModule, inputs: Sequence[Any]) -> GraphFunction:
-        """Return the graph for inputs of these layouts. Its first call is made here, on copies."""
+        """Return the graph for inputs of these layouts. Its first call is made here, on copies.
+
+        It draws no random numbers from the program's generators: with dynamic sizes, it is within a call.
+        """
         record = AppliedGraph()
         self._report.graphs.append(record)
         if needs_gradients(graph, inputs):
             _warn(record, f"a graph that needs gradients runs in eager {_NO_GRAD}")
             return _function(graph)
-        with torch.inference_mode(False), torch.no_grad():  # within it, tensors have no versions
+        devices = {value.device for value in inputs if isinstance(value, torch.Tensor) and value.is_cuda}
+        with torch.random.fork_rng(devices), torch.inference_mode(False), torch.no_grad():  # tensors have versions
             module, written = applied(graph, inputs, self._source, record)
         forget_values(module)
         return _guarded(graph, module, written, record) if module is not graph else _function(graph)

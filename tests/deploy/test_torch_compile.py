@@ -297,6 +297,22 @@ def test_dynamic_sizes_have_the_passes_for_each_size_up_to_a_limit(tmp_path):
     assert 2 <= backend.report().matches["add_relu"] <= 8
 
 
+@torch.no_grad()
+def test_random_numbers_are_eager_s_at_the_first_call_of_each_size(tmp_path):
+    def function(x):
+        return F.dropout(torch.relu(x + x), training=True)
+
+    backend = pytest_passbench.backend(candidate(tmp_path / "c"))
+    compiled = torch.compile(function, backend=backend, dynamic=True)
+    for size in (5, 6, 7):
+        outputs = []
+        for program in (compiled, function):
+            torch.manual_seed(0)
+            outputs.append(program(torch.arange(8.0 * size).view(size, 8)))
+        torch.testing.assert_close(*outputs)
+    assert backend.report().matches == {"add_relu": 3}
+
+
 def test_dynamic_sizes_have_the_passes_in_inference_mode_too(tmp_path):
     model, backend = Model(), pytest_passbench.backend(candidate(tmp_path / "c"))
     compiled = torch.compile(model, backend=backend, dynamic=True)
