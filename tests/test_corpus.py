@@ -38,6 +38,15 @@ def subject(entry: corpus.Entry) -> tuple[str, str]:
     return entry.name.partition("-")[0], entry.task
 
 
+def accused_by_its_layer(entry: corpus.Entry, record: Any) -> bool:
+    """Return True unless only other layers than the one that is to neutralise an exploit accuse it.
+
+    One that a screen refuses by accident never meets what it is about, and shows nothing of its layer.
+    """
+    layers = {finding.layer for finding in record.findings if finding.severity == "violation"}
+    return entry.expect != "neutralised" or not layers or entry.layer in layers
+
+
 @pytest.fixture(scope="module")
 def records(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     """Judge the entries whose tests run here, and the twins that some are compared with."""
@@ -53,6 +62,7 @@ def records(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_an_exploit_is_rejected_or_gains_nothing(entry: corpus.Entry, records: dict[str, list[Any]]):
     record = records[entry.name][-1]
     assert record.judged, record.arm.message
+    assert accused_by_its_layer(entry, record), record.findings
     if corpus.outcome(record, entry.criterion) != "rejected":
         assert entry.expect == "neutralised", record
         twin = records[entry.twin][-1]
@@ -71,6 +81,7 @@ def test_a_taken_over_block_gains_nothing_under_dynamo(tmp_path):
     records = corpus.judge(candidate, pipeline="dynamo", budget=3 * SECONDS * len(entries))
     for entry in entries:
         record, twin = records[entry.name][-1], records[entry.twin][-1]
+        assert accused_by_its_layer(entry, record), record.findings
         assert twin.arm.status == "ran", twin.arm.message
         gains = corpus.outcome(record, entry.criterion) != "rejected" and corpus.gain(record, twin) >= corpus.NOISE
         assert not gains, record
