@@ -22,6 +22,7 @@ from pytest_passbench.rewrite.opaque import opaque
 from pytest_passbench.runner.plan_runtime import WrongArgument
 
 GraphFunction = Callable[..., Any]
+_UNFIT = (WrongArgument, AssertionError)  # of a plan; torch's check of a layout raises the second
 _SHARED = "an input that it changes shares memory with another"
 _NO_GRAD = "(call the model in torch.no_grad())"
 MAX_SIZES = 8  # of a graph with dynamic shapes, each of which has its passes applied anew
@@ -95,8 +96,8 @@ def applied(
             _warn(record, f"{error}; it is left out of a graph")
             passes.remove(next(item for item in passes if item.name == error.name))
             continue
-        except WrongArgument as error:  # of values within the graph, such as two views of one tensor
-            _warn(record, f"a graph runs in eager: {error}")
+        except _UNFIT as error:  # of values within the graph, such as two views of one tensor
+            _warn(record, f"a graph runs in eager: {_first_line(error)}")
             return graph, []
         record.operators = result.operators
         written = [getattr(copy, "_version", 0) > version for copy, version in zip(copies, versions, strict=True)]
@@ -139,10 +140,10 @@ def _guarded(graph: GraphModule, module: GraphModule, written: Sequence[int], re
             return eager(*inputs)
         try:
             return rewritten(*inputs)
-        except (WrongArgument, PassError) as error:
+        except (*_UNFIT, PassError) as error:
             if written:
                 raise
-            _warn(record, f"a call of a graph ran in eager: {error}")
+            _warn(record, f"a call of a graph ran in eager: {_first_line(error)}")
             return eager(*inputs)
 
     return call
@@ -152,6 +153,10 @@ def _shared(inputs: Sequence[Any], written: Sequence[int]) -> bool:
     """Return True if one of the inputs at the places ``written`` shares its storage with another input."""
     counts = Counter(storage for value in inputs for storage in storages(value))
     return any(counts[storage] > 1 for place in written for storage in storages(inputs[place]))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _warn(record: AppliedGraph, message: str) -> None:

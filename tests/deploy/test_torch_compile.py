@@ -361,6 +361,22 @@ def test_inputs_that_share_memory_with_one_that_is_written_run_in_eager(tmp_path
 
 
 @torch.no_grad()
+def test_a_call_with_a_size_that_no_plan_was_recorded_for_runs_in_eager(tmp_path, x):
+    def function(x, y):
+        rows = x[y > 0]
+        return torch.relu(rows + rows)
+
+    backend = pytest_passbench.backend(candidate(tmp_path / "c"))
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(function, backend=backend, fullgraph=True)
+        torch.testing.assert_close(compiled(x, x + 0), function(x, x))
+        with pytest.warns(PassWarning, match="a call of a graph ran in eager: expected size"):
+            outputs = compiled(x, x.abs())
+    torch.testing.assert_close(outputs, function(x, x.abs()))
+    assert backend.report().matches == {"add_relu": 1}
+
+
+@torch.no_grad()
 def test_threads_share_a_compiled_model(tmp_path, x):
     model, failures = Model(), []
     compiled = torch.compile(model, backend=pytest_passbench.backend(candidate(tmp_path / "c")))
