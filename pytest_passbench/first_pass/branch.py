@@ -84,14 +84,14 @@ class Branch:
 
     def _with_ranks(self, conditions: Sequence[Condition]) -> Iterator[Condition]:
         """Yield conditions, each behind those on the number of dimensions that are indexed in it."""
-        ranks, known = {name: len(buffer.sizes) for buffer, name in self.inputs.items()}, set[str]()
+        ranks, ranked = {name: len(buffer.sizes) for buffer, name in self.inputs.items()}, set[str]()
         for condition in conditions:
             for name in dict.fromkeys(re.findall(r"(\w+)\.(?:shape|stride\(\))\[", condition.expected)):
-                if name not in known:
+                if name not in ranked:
                     yield Condition(f"{name}.dim()", str(ranks[name]), False)
-                    known.add(name)
+                    ranked.add(name)
             if condition.expected.startswith("(") or condition.actual.endswith(".dim()"):
-                known.add(condition.actual.partition(".")[0])
+                ranked.add(condition.actual.partition(".")[0])
             yield condition
 
     def _tuple(self, items: Sequence[int], text: str, rank: str, places: dict[Size, str]) -> Condition:
