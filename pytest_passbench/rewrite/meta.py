@@ -120,12 +120,16 @@ def forget_values(gm: GraphModule) -> None:
 def copied(value: Any) -> Any:
     """Return a copy that may be written to, with the same strides and alignment. Return anything but a tensor itself.
 
+    It is negated and conjugated lazily as the given tensor is.
+
     It is never the given tensor, because writing in place would change that tensor's version counter.
     """
     if not isinstance(value, torch.Tensor):
         return value
     memory = value.untyped_storage().clone()
-    return value.detach().new_empty(0).set_(memory, value.storage_offset(), value.size(), value.stride())
+    copy = value.detach().new_empty(0).set_(memory, value.storage_offset(), value.size(), value.stride())
+    copy = copy.conj() if value.is_conj() else copy
+    return torch._neg_view(copy) if value.is_neg() else copy
 
 
 def value_of(node: Any) -> Any:

@@ -140,7 +140,12 @@ def _result(node: Node) -> Result | None:
 
 
 def _argument(value: torch.Tensor) -> Argument:
-    """Return a tensor's layout in memory, as far as a wrapper can see it."""
+    """Return a tensor's layout in memory, as far as a wrapper can see it.
+
+    Raises Rejected for a tensor whose elements are not those in memory.
+    """
+    if value.is_neg() or value.is_conj():
+        raise refusal("a tensor that is negated or conjugated lazily")
     dtype = str(value.dtype).removeprefix("torch.")
     misaligned = value.storage_offset() * value.element_size() % ALIGNMENT_BYTES
     return Argument(Form(dtype, tuple(value.shape), tuple(value.stride())), str(value.device), misaligned)

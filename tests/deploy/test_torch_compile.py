@@ -377,6 +377,16 @@ def test_a_call_with_a_size_that_no_plan_was_recorded_for_runs_in_eager(tmp_path
 
 
 @torch.no_grad()
+def test_a_tensor_that_is_negated_lazily_is_given_to_no_kernel(tmp_path):
+    backend, z = pytest_passbench.backend(candidate(tmp_path / "c")), torch.randn(4, 8, dtype=torch.complex64)
+    compiled = torch.compile(lambda x: torch.relu(x + x), backend=backend)
+    assert z.conj().imag.is_neg()
+    with pytest.warns(PassWarning, match="a tensor that is negated or conjugated lazily, which no kernel can get"):
+        outputs = compiled(z.conj().imag)
+    torch.testing.assert_close(outputs, torch.relu(-2 * z.imag))
+
+
+@torch.no_grad()
 def test_threads_share_a_compiled_model(tmp_path, x):
     model, failures = Model(), []
     compiled = torch.compile(model, backend=pytest_passbench.backend(candidate(tmp_path / "c")))
