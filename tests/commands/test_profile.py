@@ -178,6 +178,7 @@ def test_a_model_is_judged_at_each_of_its_sizes(models, capsys):
     assert "models-Block" in Path("page.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_model_without_an_operator_for_the_generator_is_named(models, capsys):
     assert main(["profile", f"{models}:Sorts", *SIZES]) == 1
     assert "models/Sorts: none of its operators has a kernel" in capsys.readouterr().err

@@ -511,6 +511,7 @@ def test_a_kernel_in_cpp_is_never_given_a_device_s_memory(tmp_path):
         kernel(elsewhere, elsewhere)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # torch's own use of it
 @torch.no_grad()
 def test_inductor_compiles_what_no_pass_matches(tmp_path, x):
