@@ -51,7 +51,8 @@ def outcome(task: Task, args: argparse.Namespace, folder: Path) -> tuple[str, st
     try:
         drafted = draft(task, args.triton)
         write(drafted, folder, force=False)
-        wrong = uncompiled(smallest(task), folder) if args.compile else answers(task, folder, args.triton)
+        asked = smallest(task) if args.triton or args.compile else task
+        wrong = uncompiled(asked, folder) if args.compile else answers(asked, folder)
     except UserError as error:
         return "none", line(str(error), 160)
     except Exception as error:  # any fault of what was written is a figure here
@@ -63,10 +64,10 @@ def outcome(task: Task, args: argparse.Namespace, folder: Path) -> tuple[str, st
     return "green", line(f"{whole}: {files}: {'; '.join(dict.fromkeys(drafted.matched.values()))}", 160)
 
 
-def answers(task: Task, folder: Path, triton: bool) -> list[str]:
+def answers(task: Task, folder: Path) -> list[str]:
     """Return a sentence for each subgraph on which a pass is not as eager at t = -5."""
     session = TrustedSession(Settings(pipeline="direct", trusted=True), b"x" * 32)
-    records = session.judge(smallest(task) if triton else task, Candidate.open(folder))
+    records = session.judge(task, Candidate.open(folder))
     return [f"{record.subgraph}: {record.arm.message}{record.arm.worst}" for record in records if not right(record)]
 
 

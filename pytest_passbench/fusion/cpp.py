@@ -210,9 +210,8 @@ class Printer:
 
     def _terms(self, access: Access) -> str:
         """Return where an access lies in its buffer, for the first lane."""
-        loops = {*self.nest.rows, *self.nest.sweep, self.nest.lane}
         terms = [size_text(access.at.offset)] if access.at.offset else []
-        terms += [self._times(d, step) for d, step in enumerate(access.at.steps) if step and d in loops]
+        terms += [self._times(d, step) for d, step in enumerate(access.at.steps) if step and d in self.places]
         return " + ".join(terms) or "0"
 
     def _full(self, x: Expression) -> bool:

@@ -84,26 +84,29 @@ def joined_element(lowering: Lowering, call: Call, index: Index) -> Expression:
     buffer = call.results[0]
     dim = call.arguments["dim"] % len(buffer.sizes)
     at = index[dim]
-    with contextlib.suppress(Unsupported):  # of sizes that differ between traces
+    inside: list[tuple[int, Value]] = []
+    with contextlib.suppress(Unsupported):  # sizes that differ between traces may have no common answer
         last = at.offset + sum((n - 1) * step for n, step in zip(lowering.loops.sizes, at.steps, strict=True))
-        for start, value in joined(call):
-            if min(at.steps, default=0) >= 0 and start <= at.offset and last < start + value.sizes[dim]:
-                x = lowering.operand(value, moved(index, dim, -start))
-                return lowering.converted(x, buffer.dtype)
-    raise Needed(buffer)
+        parts = joined(call) if min(at.steps, default=0) >= 0 else ()
+        inside = [(start, x) for start, x in parts if start <= at.offset and last < start + x.sizes[dim]]
+    if not inside:
+        raise Needed(buffer)
+    ((start, value),) = inside
+    return lowering.converted(lowering.operand(value, moved(index, dim, -start)), buffer.dtype)
 
 
 def cut(buffer: Buffer, stored: Set[Buffer]) -> list[Piece]:
     """Return all of a buffer as pieces: cut at the joints of a ``cat`` that its elements are computed from."""
-    for dim, call in _joints(buffer, stored):
-        pieces = []
-        for start, value in joined(call):
-            size = value.sizes[call.arguments["dim"]]
-            sizes = tuple(size if d == dim else other for d, other in enumerate(buffer.sizes))
-            offset = start * buffer.strides[dim]
-            pieces.append(Piece(buffer, sizes, buffer.strides, offset, of=partial(moved, dim=dim, by=start)))
-        return [piece for piece in pieces if math.prod(piece.sizes)]
-    return [whole(buffer)]
+    dim, call = next(_joints(buffer, stored), (0, None))
+    if call is None:
+        return [whole(buffer)]
+    pieces = []
+    for start, value in joined(call):
+        size = value.sizes[call.arguments["dim"]]
+        sizes = tuple(size if d == dim else other for d, other in enumerate(buffer.sizes))
+        offset = start * buffer.strides[dim]
+        pieces.append(Piece(buffer, sizes, buffer.strides, offset, of=partial(moved, dim=dim, by=start)))
+    return [piece for piece in pieces if math.prod(piece.sizes)]
 
 
 def _joints(buffer: Buffer, stored: Set[Buffer]) -> Iterator[tuple[int, Call]]:

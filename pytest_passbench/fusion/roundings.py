@@ -16,9 +16,9 @@ PRODUCTS = frozenset({
 })  # fmt: skip
 """The operators that stay eager's. On meta tensors most would import torch's compiler, which takes seconds."""
 NORMS = frozenset({"layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize", "_weight_norm"})
-REORDERED = frozenset({
-    "layer_norm", "group_norm", "instance_norm", "normalize", "softmax", "var", "std", "var_mean", "std_mean",
-})  # fmt: skip
+IN_ORDER = frozenset({"rms_norm", "_weight_norm"})
+"""The norms of which a C++ kernel adds the squares in the order of eager."""
+REORDERED = (NORMS - IN_ORDER) | {"softmax", "var", "std", "var_mean", "std_mean"}
 """The operators whose sums a C++ kernel adds in another order than eager, or in float where eager adds in double."""
 CANCELLING = PRODUCTS | NORMS | {
     "gelu", "add", "sub", "batch_norm", "lerp", "mse_loss", "interpolate", "avg_pool1d", "avg_pool2d", "avg_pool3d",

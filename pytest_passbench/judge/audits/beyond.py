@@ -172,9 +172,9 @@ class _Question:
 
     def values(self) -> list[torch.Tensor]:
         """Return its inputs, the same at each call."""
-        values, beyond = self.inputs.call(self._batch, 0), self._beyond
-        if beyond.special is not None and beyond.altered is not None:
-            values[beyond.special] = beyond.altered(values[beyond.special], random.Random(self._seed))
+        values, special = self.inputs.call(self._batch, 0), self._beyond.special
+        if special is not None:
+            values[special.index] = special.altered(values[special.index], random.Random(self._seed))
         return values
 
 

@@ -33,20 +33,27 @@ _BITS = {"float64": np.uint64, "float32": np.uint32, "float16": np.uint16, "bflo
 
 
 @dataclass(frozen=True)
+class Special:
+    """The input, by its ``index``, of which ``altered`` returns a copy with a few special values."""
+
+    index: int
+    altered: Callable[[torch.Tensor, random.Random], torch.Tensor]
+
+
+@dataclass(frozen=True)
 class Range:
     """A range of inputs outside the recorded one.
 
     ``name`` names it in messages, and ``changed`` gives an input's distribution in it, from its recorded one and its
-    dtype. ``doubtful`` ranges may let rounding decide much of the answer, so eager is asked twice. ``special`` is the
-    index of the input into which ``altered`` puts a few special values. ``alone`` is the index of the only input that
+    dtype. ``doubtful`` ranges may let rounding decide much of the answer, so eager is asked twice. ``special`` puts a
+    few special values into one input. ``alone`` is the index of the only input that
     is changed; None if all are.
     """
 
     name: str
     changed: Callable[[Normal, str], Normal]
     doubtful: bool = False
-    special: int | None = None
-    altered: Callable[[torch.Tensor, random.Random], torch.Tensor] | None = None
+    special: Special | None = None
     alone: int | None = None
 
 
@@ -62,21 +69,16 @@ def ranges(draws: Sequence[Draw]) -> list[Range]:
         Range("for inputs that are all zero", lambda _of, _dtype: Normal(0.0, 0.0)),
         Range("for denormal inputs", lambda of, dtype: of.scaled(_smallest_normal(dtype) / 8 / _peak(of))),
         Range("for huge inputs", lambda of, dtype: of.scaled(_farthest(dtype) / _peak(of)), doubtful=True),
-        *(_special("with infinities and NaN", draws, index, with_infinities) for index in largest),
-        *(_special("with a few large values", draws, index, with_outliers, doubtful=True) for index in largest),
+        *(_special("infinities and NaN", draws, Special(index, with_infinities)) for index in largest),
+        *(_special("a few large values", draws, Special(index, with_outliers), doubtful=True) for index in largest),
         *_alone(draws, movables),
     ]
 
 
-def _special(
-    name: str,
-    draws: Sequence[Draw],
-    index: int,
-    altered: Callable[[torch.Tensor, random.Random], torch.Tensor],
-    doubtful: bool = False,
-) -> Range:
+def _special(values: str, draws: Sequence[Draw], special: Special, doubtful: bool = False) -> Range:
     """Return the recorded range, but for a few values of one input."""
-    return Range(f"for inputs {name} in {draws[index].name}", lambda of, _dtype: of, doubtful, index, altered)
+    name = f"for inputs with {values} in {draws[special.index].name}"
+    return Range(name, lambda of, _dtype: of, doubtful, special)
 
 
 def _alone(draws: Sequence[Draw], movables: Sequence[int]) -> list[Range]:

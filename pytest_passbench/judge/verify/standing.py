@@ -119,11 +119,11 @@ def mean_distance(expected: torch.Tensor | None, answer: torch.Tensor | None) ->
     """
     if expected is None or answer is None or expected.shape != answer.shape or not expected.is_floating_point():
         return 0.0
-    eager = expected.double()
-    distances = (answer.double() - eager).abs_()
-    unit = float(eager.abs_().nan_to_num_(0.0, 0.0, 0.0).sum()) * torch.finfo(expected.dtype).eps
-    distance = float(distances.nan_to_num_(0.0, 0.0, 0.0).sum())
-    return distance / unit if unit else 0.0
+    wide = torch.promote_types(expected.dtype, torch.float32)
+    eager = expected.to(wide)
+    distances = (answer.to(wide) - eager).nan_to_num_(0.0, 0.0, 0.0).abs_()
+    unit = float(eager.nan_to_num(0.0, 0.0, 0.0).abs_().sum()) * torch.finfo(expected.dtype).eps
+    return float(distances.sum()) / unit if unit else 0.0
 
 
 def far_share(expected: torch.Tensor | None, answer: torch.Tensor | None) -> float:
