@@ -176,11 +176,15 @@ class CpuClock:
         The least is right, since disturbances only make a block longer, and taking off too much would favour the
         faster arm. Only eager's runner counts: a candidate could make its own overhead look large. An arm whose
         blocks the engine makes has spent none of Python's time per call. So its empty block is one that the engine
-        makes, in eager's runner too. The first pairs are enough, since empty blocks of all pairs are alike. The other
-        arms run empty blocks too, so that all processes have run for as long when the first round begins.
+        makes, in eager's runner too. The first pairs are enough, since empty blocks of all pairs are alike.
+
+        Each arm runs empty blocks in each pair. So all processes have run for as long when the first round begins,
+        and have touched the few pages that answering the judge takes.
         """
-        if len(self._empties[PYTHON]) < EMPTY_PAIRS * EMPTY_BLOCKS:
-            self._empties[PYTHON] += {arm: self._empty_blocks(arm) for arm in self._order()}[EAGER]
+        measuring = len(self._empties[PYTHON]) < EMPTY_PAIRS * EMPTY_BLOCKS
+        times = {arm: self._empty_blocks(arm, EMPTY_BLOCKS if measuring else 1) for arm in self._order()}
+        if measuring:
+            self._empties[PYTHON] += times[EAGER]
             if any(self.maker(arm) == ENGINE for arm in self._runners):
                 with blaming(EAGER), self._bench.deadline.paused():
                     self._empties[ENGINE] += [self._engine_empty_block() for _ in range(EMPTY_BLOCKS)]
@@ -189,8 +193,8 @@ class CpuClock:
     def _engine_empty_block(self) -> float:
         return self._runners[EAGER].engine_empty_block(self.calls, self._depth).wall
 
-    def _empty_blocks(self, arm: str) -> list[float]:
-        return [self._run(arm, self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS)]
+    def _empty_blocks(self, arm: str, count: int) -> list[float]:
+        return [self._run(arm, self.calls, empty=True).wall for _ in range(count)]
 
     def maker(self, arm: str) -> str:
         """Return what makes the calls of an arm's blocks: :data:`PYTHON` or :data:`ENGINE`."""
