@@ -7,7 +7,6 @@ request are made side by side.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
 import os
 import random
@@ -58,8 +57,6 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     os.close(log_fd)
     harden.die_with_parent()
     limits, folder = message["limits"], Path(message["folder"]).resolve()
-    if message["regions"]:
-        importlib.import_module("torch._dynamo")  # for calls on meta tensors. Limited processes may not import it
     if message["inductor"]:
         registrations.install()
     harden.limit_resources(limits["memory"], limits["file_bytes"], limits["processes"])

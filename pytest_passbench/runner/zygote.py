@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import os
 import socket
 import sys
@@ -72,8 +73,12 @@ def _import(wants: dict[str, Any]) -> None:
             _warm_up(wants["pipeline"])
     if opened := opened_devices():
         sys.exit(f"{', '.join(opened)} was opened by an import, so no process forked from here could use CUDA")
+    _freeze()
+
+
+def _freeze() -> None:
     gc.collect()
-    gc.freeze()  # a template's collections then walk its own objects only
+    gc.freeze()  # a fork's collections then walk its own objects only
 
 
 def _load_engine(descriptor: int) -> None:
@@ -142,6 +147,11 @@ def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> N
             with contextlib.suppress(ProcessLookupError):
                 os.kill(-1, message["number"])
         send(channel, {"signalled": True})
+        return
+    if message["op"] == "compiler":
+        importlib.import_module("torch._dynamo")  # for calls on meta tensors. Limited processes may not import it
+        _freeze()
+        send(channel, {"imported": True})
         return
     pid = os.fork()
     if pid == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -24,6 +25,7 @@ from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.protocol import READ, ProtocolError, send
 
 START_TIMEOUT_SECONDS = 300.0  # for a zygote to import what it needs; TorchInductor compiles 25 s on a quiet core
+ALIVE_MILLISECONDS = 500  # between two looks at a sandbox that starts
 #: For a zygote to answer after that, and the least, if its candidate has little time left. It does little for it.
 ZYGOTE_SECONDS, LATE_ZYGOTE_SECONDS = 9.0, 1.0
 END_SECONDS = 5.0  # for all processes of a sandbox to end once it is killed
@@ -82,6 +84,7 @@ class Arm:
         #: The loss of the zygote, if something outside of the sandbox killed or stopped it.
         self.loss: ProcessLost | None = None
         self._ended = False  # by the judge
+        self._has_compiler = False
         self._processes: set[int] = set()
         #: Processes that stay when their case has ended. No code of a candidate's runs in their sandbox.
         self.lasting: set[int] = set()
@@ -155,6 +158,7 @@ class Arm:
             return
         self._channel.settimeout(START_TIMEOUT_SECONDS)
         try:
+            self._await_first_message()
             self.zygote = peer(self._channel)
             hear(self._channel, replies.ZYGOTE, "start")
             if not self.alive:  # it left bubblewrap's group before it was told to die with it
@@ -167,6 +171,20 @@ class Arm:
                 f"the sandbox of the arm {self.settings.name!r} did not start: {message}",
                 remedy="`passbench doctor` says what this machine lacks",
             ) from error
+
+    def _await_first_message(self) -> None:
+        """Wait until the zygote has sent something, or its end of the channel is closed. Raises TimeoutError.
+
+        If bubblewrap is killed between its fork and its child's release, the child waits forever and holds the
+        channel. It is in bubblewrap's group then.
+        """
+        messages, deadline = select.poll(), time.monotonic() + START_TIMEOUT_SECONDS
+        messages.register(self._channel, select.POLLIN)
+        while not messages.poll(ALIVE_MILLISECONDS):
+            if not self.alive:
+                self._kill()
+            if time.monotonic() > deadline:
+                raise TimeoutError("timed out")
 
     def show(self, files: IO[bytes]) -> str | None:
         """Put a candidate's files, packed, in the place of those of the candidate before. Return their folder inside.
@@ -200,14 +218,26 @@ class Arm:
         limit = self.deadline.limit
         return ArmFailure("timeout", phase, f"{what} within the {limit:g} s that a candidate has for a subgraph")
 
-    def _ask(self, message: dict[str, Any], descriptors: tuple[int, ...], schema: Any) -> Any:
-        """Return the zygote's answer to a message.
+    def import_compiler(self) -> None:
+        """Have the zygote import torch's compiler once, for the readers of region passes that it forks from then on.
+
+        Raises ArmFailure, SandboxFailed if the sandbox did not start.
+        """
+        self.ready()
+        if not self._has_compiler:
+            self._ask({"op": "compiler"}, (), replies.IMPORTED, START_TIMEOUT_SECONDS)
+            self._has_compiler = True
+
+    def _ask(
+        self, message: dict[str, Any], descriptors: tuple[int, ...], schema: Any, seconds: float | None = None
+    ) -> Any:
+        """Return the zygote's answer to a message, which may take ``seconds``, or a little time of the candidate's.
 
         Raises ArmFailure if there is none, or one of a wrong form. The zygote can't be trusted any more then, so its
         sandbox is ended.
         """
         left = ZYGOTE_SECONDS if self.deadline is None else self.deadline.left()
-        self._channel.settimeout(min(ZYGOTE_SECONDS, max(LATE_ZYGOTE_SECONDS, left)))
+        self._channel.settimeout(seconds or min(ZYGOTE_SECONDS, max(LATE_ZYGOTE_SECONDS, left)))
         try:
             send(self._channel, message, descriptors)
             return hear(self._channel, schema, "fork")

@@ -37,6 +37,9 @@ FORKED = Fields({"forked": _PID})
 #: Everything in the sandbox was sent a signal.
 SIGNALLED = Fields({"signalled": Flag()})
 
+#: Torch's compiler was imported.
+IMPORTED = Fields({"imported": Flag()})
+
 #: Another candidate's files are in place, or could not be put there.
 MOUNTED = Fields({"shown": Flag()})
 

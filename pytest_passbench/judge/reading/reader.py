@@ -65,8 +65,10 @@ def start_reader(arm: Arm, folder: str, passes: PassDir) -> Reader:
 
     ``folder`` is the directory's path inside the sandbox.
     """
-    kinds = {"regions": "region" in passes.kinds, "inductor": "inductor" in passes.kinds}
-    message = {"op": "reader", "folder": folder, "stems": list(passes.stems), **kinds}
+    if "region" in passes.kinds:
+        arm.import_compiler()
+    inductor = "inductor" in passes.kinds
+    message = {"op": "reader", "folder": folder, "stems": list(passes.stems), "inductor": inductor}
     channel, log, number = arm.fork(message)
     return Reader(arm, channel, log, folder, passes, arm.outer(number))
 
