@@ -65,7 +65,7 @@ def test_a_crash_names_pass_launch_arguments_and_the_likely_cause(messages, name
                          "  n = 21"]  # fmt: skip
 
 
-@pytest.mark.parametrize("pipeline", ["direct", "dynamo"])
+@pytest.mark.parametrize("pipeline", ["direct", pytest.param("dynamo", marks=pytest.mark.slow)])
 def test_the_launch_of_several_is_the_one_that_crashes(bench, pipeline, monkeypatch):
     monkeypatch.setattr(crashes, "MAX_SANITIZED", int(pipeline == "direct"))
     body = LOOP.format("0", "1 << 30", "out[0] += x[n + (i << 16)];")

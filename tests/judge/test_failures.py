@@ -84,7 +84,7 @@ SHORT = {
 }
 
 
-@pytest.mark.parametrize("pipeline", ["direct", "dynamo"])
+@pytest.mark.parametrize("pipeline", ["direct", pytest.param("dynamo", marks=pytest.mark.slow)])
 def test_a_kernel_never_runs_on_memory_of_a_wrong_form(bench, pipeline):
     for name, (out, _status, _found) in SHORT.items():
         bench.task(name)
