@@ -12,6 +12,7 @@ import torch
 from torch.fx import Graph, GraphModule
 
 from pytest_passbench.deploy.gradients import needs_gradients
+from pytest_passbench.deploy.layouts import keep_layouts
 from pytest_passbench.deploy.passes import DeployedPasses, open_directory
 from pytest_passbench.deploy.report import AppliedGraph, DeploymentReport
 from pytest_passbench.deploy.sizes import SizedGraph, with_numbers
@@ -87,6 +88,7 @@ def applied(
     while True:
         try:
             result = apply_passes(graph, passes, list(inputs), source)
+            keep_layouts(result.module)
             copies = [copied(value) for value in inputs]
             versions = [getattr(value, "_version", 0) for value in copies]
             if result.matches:

@@ -31,6 +31,12 @@ lib = cpp.load("""
 extern "C" void add_relu(const float* x, const float* y, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] + y[i] > 0 ? x[i] + y[i] : 0;
 }
+extern "C" void add_relu_t(const float* x, const float* y, float* out, int64_t rows, int64_t columns) {
+  for (int64_t i = 0; i < rows; ++i) for (int64_t j = 0; j < columns; ++j) {
+    const float sum = x[i + j * rows] + y[i + j * rows];
+    out[i * columns + j] = sum > 0 ? sum : 0;
+  }
+}
 """)
 
 
@@ -384,6 +390,23 @@ def test_a_tensor_that_is_negated_lazily_is_given_to_no_kernel(tmp_path):
     with pytest.warns(PassWarning, match="a tensor that is negated or conjugated lazily, which no kernel can get"):
         outputs = compiled(z.conj().imag)
     torch.testing.assert_close(outputs, torch.relu(-2 * z.imag))
+
+
+ROWS_OF_COLUMNS = """    out = torch.empty(x.shape)
+    lib.add_relu_t(x.data_ptr(), y.data_ptr(), out, *x.shape)
+    return out
+"""
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("body", [ROWS_OF_COLUMNS, "    return torch.clamp(x + y, min=0).contiguous()\n"])
+@pytest.mark.parametrize("reads", [lambda z: z.as_strided((4, 8), (1, 4)), lambda z: z.t().view(32)])
+def test_an_operator_that_reads_strides_finds_eager_s(tmp_path, body, reads):
+    backend = pytest_passbench.backend(candidate(tmp_path / "c", body))
+    compiled = torch.compile(lambda x, y: reads(torch.relu(x + y)), backend=backend)
+    x, y = torch.randn(8, 4).t(), torch.randn(8, 4).t()
+    assert torch.equal(compiled(x, y), reads(torch.relu(x + y)))
+    assert backend.report().matches == {"add_relu": 1}
 
 
 @torch.no_grad()

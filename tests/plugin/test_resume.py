@@ -238,10 +238,16 @@ def test_a_task_that_changed_since_is_not_mixed_with_what_it_was(bench):
     [
         ("", ["--passbench-tolerance=-4"], "tolerance was '-5' and is '-4'"),
         ("", ["--passbench-task=b"], "task_ids was '()' and is *'b'*"),
-        pytest.param("", ["--passbench-only-matching"], "only_matching was 'False' and is 'True'", marks=pytest.mark.slow),
-        pytest.param("", ["--passbench-trusted"], "trusted was 'False' and is 'True'", marks=pytest.mark.slow),
+        pytest.param(
+            "", ["--passbench-only-matching"], "only_matching was 'False' and is 'True'", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "", ["--passbench-trusted"], "trusted was 'False' and is 'True'", marks=pytest.mark.slow
+        ),
         ("", ["--passbench-seed=1"], "the seed is another one"),
-        pytest.param("", ["--candidate=others"], "the candidates were passes and are others, passes", marks=pytest.mark.slow),
+        pytest.param(
+            "", ["--candidate=others"], "the candidates were passes and are others, passes", marks=pytest.mark.slow
+        ),
         ("passes/fuse.py", [], "the files of the candidate passes have changed"),
     ],
 )
