@@ -17,13 +17,14 @@ import numpy as np
 import torch
 
 from pytest_passbench.core.ladder import NEVER, T_FROZEN, tolerances
+from pytest_passbench.core.null_answers import pieces
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.inputs.beyond import Range, other_last_bit
-from pytest_passbench.judge.verify.compare import Comparison
+from pytest_passbench.judge.verify.compare import Comparison, surely_within
 from pytest_passbench.judge.verify.outputs import Output, read_call
 from pytest_passbench.judge.verify.rounds import DrawnRounds
 from pytest_passbench.judge.verify.standing import Standing
@@ -230,7 +231,10 @@ def _first_wrong(
     info, name = torch.finfo(expected.dtype), str(expected.dtype).removeprefix("torch.")
     step = 1 if place is None else -(-expected.numel() // MAX_ELEMENTS)
     first = int((place or 0.0) * step)
-    a, b = (tensor.flatten()[first::step].double() for tensor in (expected, actual))
+    a, b = (tensor.flatten()[first::step] for tensor in (expected, actual))
+    if all(surely_within(*pair, *tolerances(name, tolerance)) for pair in zip(pieces(a), pieces(b), strict=True)):
+        return None
+    a, b = a.double(), b.double()
     other = a if near is expected else near.flatten()[first::step].double()
     comparable = other.isfinite() & (a.abs() < MAX_SHARE * info.max)
     doubt = 0.0 if near is expected else DOUBT_FACTOR * float(torch.where(comparable, (other - a).abs(), 0.0).amax())

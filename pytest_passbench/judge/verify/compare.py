@@ -135,16 +135,16 @@ def _level(expected: torch.Tensor, actual: torch.Tensor, enough: int = NEVER) ->
     for a, b in zip(pieces(expected), pieces(actual), strict=True):
         if level >= enough:
             break
-        if _surely_within(a, b, *tolerances(dtype, level)):
+        if surely_within(a, b, *tolerances(dtype, level)):
             continue
         level = _Errors(a, b).level(dtype, level)
     return level
 
 
-def _surely_within(expected: torch.Tensor, actual: torch.Tensor, rtol: float, atol: float) -> bool:
+def surely_within(expected: torch.Tensor, actual: torch.Tensor, rtol: float, atol: float) -> bool:
     """Return True if float32 arithmetic shows that all differences are allowed, by more than its rounding error.
 
-    Return False if it does not show that, or if any value is NaN or infinite.
+    Return False if it does not show that, or if any value is NaN or infinite. The tensors have elements.
     """
     if expected.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         return False
@@ -198,7 +198,7 @@ def worst_element(expected: torch.Tensor, actual: torch.Tensor, tolerance: int) 
     limits = tolerances(str(expected.dtype).removeprefix("torch."), tolerance)
     greatest, place, begin, beyond = 0.0, 0, 0, 0
     for a, b in zip(pieces(expected.reshape(-1)), pieces(actual.reshape(-1)), strict=True):
-        if a.numel() and not _surely_within(a, b, *limits):
+        if a.numel() and not surely_within(a, b, *limits):
             over = _excess(a, b, *limits)
             beyond += int(over.count_nonzero())
             excess, index = (t.item() for t in over.max(0))

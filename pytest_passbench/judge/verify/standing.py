@@ -7,6 +7,7 @@ infinities of float16 do not count.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ import torch
 from pytest_passbench.core.criterion import worst
 from pytest_passbench.core.float64_errors import OutputErrors
 from pytest_passbench.core.ladder import NEVER
+from pytest_passbench.core.null_answers import pieces
 from pytest_passbench.core.record import RAN
 from pytest_passbench.judge.verify.compare import Comparison
 from pytest_passbench.judge.verify.outputs import Output
@@ -119,11 +121,19 @@ def mean_distance(expected: torch.Tensor | None, answer: torch.Tensor | None) ->
     """
     if expected is None or answer is None or expected.shape != answer.shape or not expected.is_floating_point():
         return 0.0
-    wide = torch.promote_types(expected.dtype, torch.float32)
-    eager = expected.to(wide)
-    distances = (answer.to(wide) - eager).nan_to_num_(0.0, 0.0, 0.0).abs_()
-    unit = float(eager.nan_to_num(0.0, 0.0, 0.0).abs_().sum()) * torch.finfo(expected.dtype).eps
-    return float(distances.sum()) / unit if unit else 0.0
+    wide, distance, size = torch.promote_types(expected.dtype, torch.float32), 0.0, 0.0
+    for a, b in zip(pieces(expected.reshape(-1)), pieces(answer.reshape(-1)), strict=True):
+        eager = a.to(wide)
+        distance += _sum_of_sizes(b.to(wide) - eager)
+        size += _sum_of_sizes(eager)
+    unit = size * torch.finfo(expected.dtype).eps
+    return distance / unit if unit else 0.0
+
+
+def _sum_of_sizes(values: torch.Tensor) -> float:
+    """Return the sum of the absolute values of the elements that are finite."""
+    total = float(values.abs().sum())
+    return total if math.isfinite(total) else float(values.nan_to_num(0.0, 0.0, 0.0).abs_().sum())
 
 
 def far_share(expected: torch.Tensor | None, answer: torch.Tensor | None) -> float:
