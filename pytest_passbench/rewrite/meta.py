@@ -6,12 +6,14 @@ import builtins
 import math
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.node import map_arg
 
+from pytest_passbench.plans.launch import ITEM_BYTES, MAX_DIMENSIONS, Form
 from pytest_passbench.plans.values import MAX_ITEMS
 from pytest_passbench.rewrite import names
 from pytest_passbench.suite import batching
@@ -111,10 +113,43 @@ def record_values(gm: GraphModule, example_inputs: list[Any]) -> None:
         _MetaRecorder(gm, garbage_collect_values=False).record([copied(value) for value in example_inputs])
 
 
+@dataclass(frozen=True)
+class RecordedForm:
+    """The form of a recorded tensor. ``base`` is an argument of its node whose memory it shares, if there is one.
+
+    ``offset`` is the place of its first element behind the base's, in bytes.
+    """
+
+    form: Form
+    base: Node | None
+    offset: int
+
+
 def forget_values(gm: GraphModule) -> None:
-    """Delete the values that :func:`record_values` recorded."""
+    """Replace the values that :func:`record_values` recorded by their forms, in ``node.meta['passbench_form']``.
+
+    A node has none if its value is no tensor of a form that plans know.
+    """
+    for node in gm.graph.nodes:
+        if (form := _recorded_form(node)) is not None:
+            node.meta["passbench_form"] = form
     for node in gm.graph.nodes:
         node.meta.pop("passbench", None)
+
+
+def _recorded_form(node: Node) -> RecordedForm | None:
+    value = value_of(node)
+    if not isinstance(value, torch.Tensor) or batching.is_batched(value) or value.dim() > MAX_DIMENSIONS:
+        return None
+    dtype = str(value.dtype).removeprefix("torch.")
+    if dtype not in ITEM_BYTES or value.is_neg() or value.is_conj():
+        return None
+    form, offset = Form(dtype, tuple(value.shape), tuple(value.stride())), 0
+    base = next((item for item in node.all_input_nodes if storages(value) & storages(value_of(item))), None)
+    if isinstance(of_base := value_of(base), torch.Tensor):
+        starts = (tensor.storage_offset() * tensor.element_size() for tensor in (value, of_base))
+        offset = next(starts) - next(starts)
+    return RecordedForm(form, base, offset)
 
 
 def copied(value: Any) -> Any:

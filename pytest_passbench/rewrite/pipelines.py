@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from pytest_passbench.core.record import GeneratedCode, PassReport
 from pytest_passbench.core.settings import BASELINES, INDUCTOR
@@ -22,10 +22,12 @@ from pytest_passbench.protocol import BASELINE
 from pytest_passbench.rewrite import generated
 from pytest_passbench.rewrite.apply import Rewritten, apply_passes
 from pytest_passbench.rewrite.errors import PassError
-from pytest_passbench.rewrite.meta import forget_values
+from pytest_passbench.rewrite.meta import RecordedForm, forget_values
 from pytest_passbench.rewrite.opaque import opaque
+from pytest_passbench.rewrite.operators import PRODUCTS
 from pytest_passbench.rewrite.passes import AnyPass, Kernels, Pass
 from pytest_passbench.suite import batching
+from pytest_passbench.suite.opnames import op_name
 
 GraphFunction = Callable[..., tuple[Any, ...]]
 MODES = {name + BASELINE: "default" if name == INDUCTOR else name for name in BASELINES}
@@ -78,7 +80,7 @@ def build(
         return _inductor(opaque(result.module), inputs)
 
     built = _built(_compiled(gm, example_inputs, backend=backend), results)
-    if len(results) == 1 and results[0].matches and _covered(results[0].module):
+    if len(results) == 1 and results[0].matches and _without_others(results[0].module):
         built.module = apply_passes(gm, passes, example_inputs, kernels).module
         forget_values(built.module)
     return built
@@ -156,10 +158,16 @@ def _called(call: Callable[..., Any], example_inputs: list[Any]) -> GraphFunctio
     return call
 
 
-def _covered(gm: GraphModule) -> bool:
-    """Return True if a rewritten graph has no operator left beside its kernels' calls."""
+def _without_others(gm: GraphModule) -> bool:
+    """Return True if a rewritten graph has nothing but kernels' calls, views, and products that are left to torch."""
     calls = [node for node in gm.graph.nodes if node.op not in ("placeholder", "output")]
-    return all("passbench_pass" in node.meta or node.target is operator.getitem for node in calls)
+    others = (n for n in calls if "passbench_pass" not in n.meta and n.target is not operator.getitem)
+    return all(_is_view(node) or op_name(node) in PRODUCTS for node in others)
+
+
+def _is_view(node: Node) -> bool:
+    recorded = node.meta.get("passbench_form")
+    return isinstance(recorded, RecordedForm) and recorded.base is not None
 
 
 def _inductor(gm: GraphModule, inputs: list[Any]) -> Callable[..., Any]:

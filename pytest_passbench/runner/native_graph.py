@@ -1,4 +1,7 @@
-"""A rewritten graph that consists of plans alone, as one native block: the engine makes all its calls."""
+"""A rewritten graph as one native block: the engine makes all its calls.
+
+It consists of plans, of views, and of products and convolutions that its passes leave to torch.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,20 @@ from torch.fx import Graph, Node
 
 from pytest_passbench.plans.launch import ALIGNMENT_BYTES, Form, contiguous
 from pytest_passbench.protocol import MAX_OUTPUTS, Layout
+from pytest_passbench.rewrite.meta import RecordedForm
 from pytest_passbench.runner.engine import BlockFields, Engine
-from pytest_passbench.runner.native_code import Address, Assembler, Executable, NotNative, Operands, returned_buffers
+from pytest_passbench.runner.native_code import (
+    Address,
+    Assembler,
+    Executable,
+    NotNative,
+    Operands,
+    form_words,
+    returned_buffers,
+)
 from pytest_passbench.runner.output_tables import OutputTables
 from pytest_passbench.runner.replay import Replayed
+from pytest_passbench.runner.torch_calls import argument_words
 
 
 @dataclass(frozen=True)
@@ -36,6 +49,8 @@ class NativeBlock(Executable):
         self._fields_of_block = fields = BlockFields()
         super().__init__(code, engine, fields.plan, layout.slots)
         self.forms, self._engine, self._address = tuple(forms), engine, ctypes.addressof(fields)
+        #: True if the engine calls operators of torch's.
+        self.operates = code.operates
         empty = [0 in shape for shape in layout.shapes]
         offsets = [-1 if none else offset for offset, none in zip(layout.offsets, empty, strict=True)]
         self._offsets = (ctypes.c_int64 * max(1, len(offsets)))(*offsets)
@@ -49,13 +64,22 @@ class NativeBlock(Executable):
             tables.tensor_form(getattr(torch, form.dtype), form.shape, form.strides)
 
     def run(self, calls: int) -> None:
-        """Make so many calls and describe their outputs, in the memory of the last block's. Raises MemoryError."""
-        if not self._engine.block(self._address, calls):
+        """Make so many calls and describe their outputs, in the memory of the last block's.
+
+        Raises MemoryError, RuntimeError if an operator of torch's fails.
+        """
+        outcome = self._engine.block(self._address, calls)
+        if outcome == 0:
             raise MemoryError("there is no memory for a call")
+        if outcome < 0:
+            raise RuntimeError("an operator of torch's fails in the engine")
 
 
 def native_graph(graph: Graph, plans: Sequence[Replayed], engine: Engine, layout: Layout) -> NativeBlock:
-    """Return the calls of a graph as a native block. Raises NotNative unless it consists of plans that fit it."""
+    """Return the calls of a graph as a native block. Raises NotNative unless the engine can make all of them.
+
+    The graph's nodes have the forms of their values (:func:`~pytest_passbench.rewrite.meta.forget_values`).
+    """
     first = _GraphAssembler(graph, plans, layout)
     lasting = {view.place.register for view in first.outputs} & first.buffers
     ends: dict[Node, list[int]] = {}
@@ -63,6 +87,8 @@ def native_graph(graph: Graph, plans: Sequence[Replayed], engine: Engine, layout
         ends.setdefault(first.uses[register], []).append(register)
     writer = _GraphAssembler(graph, plans, layout, lasting, ends)
     forms = list(dict.fromkeys(view.form for view in writer.outputs))
+    if writer.code.operates and not engine.operates:
+        raise NotNative("calls operators by functions that this version of torch lacks")
     for view in writer.outputs:
         writer.code.describe(Address(0) if 0 in view.form.shape else view.place, forms.index(view.form))
     return NativeBlock(writer.code, engine, layout, forms)
@@ -83,7 +109,8 @@ class _GraphAssembler:
 
     ``lasting`` are the registers of the buffers that the graph returns. ``ends`` has the registers of other buffers
     by the last node that uses them. Both are known once the graph was written without them: ``outputs`` are the
-    returned tensors, ``buffers`` the registers of all plans' results, ``uses`` the last node that uses each register.
+    returned tensors, ``buffers`` the registers of all plans' and operators' results, ``uses`` the last node that uses
+    each register.
     """
 
     def __init__(
@@ -112,12 +139,12 @@ class _GraphAssembler:
             if not isinstance(node.args[0], tuple) or len(node.args[0]) > MAX_OUTPUTS:
                 raise NotNative("returns no tuple, or more than the tables have room for")
             self.outputs = [self._view(value, node) for value in node.args[0]]
-        elif node.op == "call_function" and node.target is operator.getitem:
+        elif node.target is operator.getitem and isinstance(self._values.get(node.args[0]), tuple):
             self._values[node] = self._item(*node.args)
         elif node.op == "call_function" and id(node.target) in self._plans and not node.kwargs:
             self._values[node] = self._call(node, self._plans[id(node.target)])
         else:
-            raise NotNative("calls an operator of torch's")
+            self._values[node] = self._operator(node)
 
     def _view(self, value: Any, user: Node) -> View:
         view = self._values.get(value) if isinstance(value, Node) else None
@@ -131,6 +158,32 @@ class _GraphAssembler:
         if not isinstance(values, tuple) or not isinstance(index, int):
             raise NotNative("takes an item of something else than a plan's results")
         return values[index]
+
+    def _operator(self, node: Node) -> View:
+        """Return the result of an operator of torch's: a view of an argument, or what the engine's call gives."""
+        recorded = node.meta.get("passbench_form")
+        if not isinstance(recorded, RecordedForm) or node.meta.get("passbench_writes"):
+            raise NotNative("calls an operator that gives no tensor, or writes to one")
+        if recorded.base is not None:
+            base = self._as_recorded(recorded.base, node)
+            return View(Address(base.place.register, base.place.offset + recorded.offset), recorded.form)
+
+        def tensor(value: Any) -> list[int]:
+            view = self._as_recorded(value, node)
+            return [*view.place, *form_words(view.form)]
+
+        register = self.code.operator(*argument_words(node, tensor), recorded.form)
+        self.buffers.add(register)
+        self.uses[register] = node
+        return View(Address(register), recorded.form)
+
+    def _as_recorded(self, value: Any, user: Node) -> View:
+        """Return the view of a value that has the strides of eager's."""
+        view = self._view(value, user)
+        recorded = value.meta.get("passbench_form")
+        if not isinstance(recorded, RecordedForm) or recorded.form != view.form:
+            raise NotNative("gives an operator a tensor of other strides than eager's")
+        return view
 
     def _call(self, node: Node, replayed: Replayed) -> View | tuple[View, ...]:
         plan, returned = replayed.plan, returned_buffers(replayed.plan)

@@ -68,7 +68,10 @@ _READY = Fields(
         "mutated": Items(Whole(0, 1 << 16), most=1 << 10),
         "outputs": Whole(-1, 1 << 31),
     },
-    optional={"interpreted": Flag(), "native": Flag(), "idles": Flag(), "generated": schema_of(GeneratedCode)},
+    optional={
+        **dict.fromkeys(("interpreted", "native", "operates", "idles"), Flag()),
+        "generated": schema_of(GeneratedCode),
+    },
 )
 _FAILED = Fields({"phase": _NAME, "message": _LONG})
 

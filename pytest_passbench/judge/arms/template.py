@@ -218,9 +218,16 @@ class Template:
     def native(self, program: GraphEffects) -> bool:
         """True if the engine makes its blocks: without Python, and so with an empty block of another length.
 
-        Only under the pipeline ``direct``, since another pipeline's cost is part of what it measures.
+        Only under the pipeline ``direct``, since another pipeline's cost is part of what it measures. And not if it
+        :attr:`operates`: eager calls operators from Python, so to leave one to torch would seem faster than eager.
         """
-        return self.can_be_native(program) and self.arm.settings.pipeline == "direct"
+        direct = self.arm.settings.pipeline == "direct"
+        return direct and not self.operates and self.can_be_native(program)
+
+    @property
+    def operates(self) -> bool:
+        """True if the engine's blocks call operators of torch's."""
+        return bool(self.report.get("operates"))
 
     def can_be_native(self, program: GraphEffects) -> bool:
         """True if the engine can make its blocks: no code of a candidate's has run where this was found out."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import ExitStack, closing
 
 from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms.forks import ArmFailed, fork_all
@@ -113,7 +114,7 @@ class ClockFloor:
         small = self._least <= (MAX_GAIN - 1) * self._share
         if small or not self._alone or self._blocks is None:
             return []
-        self._kernels = min(self._kernels, self._ratio(idle=None))
+        self._kernels = min(self._kernels, self._ratio_of_kernels())
         if self._upper_share * MAX_GAIN >= self._least + self._kernels:
             return []
         message = (
@@ -135,24 +136,39 @@ class ClockFloor:
                 raise
             return math.inf
 
-    def _ratio(self, idle: str | None) -> float:
-        """Return the ratio of blocks in a new process to eager's: without kernels, or of the kernels alone.
+    def _ratio(self, contents: str) -> float:
+        """Return the ratio of blocks without kernels, in a new process, to eager's.
 
-        ``idle`` has the contents in place of what kernels would have written.
+        ``contents`` are in place of what kernels would have written.
         """
+        with closing(self._forked(contents, native=None)) as runner:
+            return self._share_without_kernels(runner)
+
+    def _ratio_of_kernels(self) -> float:
+        """Return the ratio of the kernels alone, as the engine calls them, to eager's blocks.
+
+        If the engine calls operators of torch's too, they take their time in another process without the kernels.
+        """
+        with ExitStack() as runners:
+            kernels, operators = runners.enter_context(closing(self._forked(None, native=True))), None
+            if self._template.operates:
+                operators = runners.enter_context(closing(self._forked(CONTENTS[0], native=True)))
+            return self._share_of_kernels(kernels, operators)
+
+    def _forked(self, idle: str | None, native: bool | None) -> Runner:
+        """Return a new, warm process of the candidate's program: without its kernels if ``idle`` is set."""
         bench, clock = self._bench, self._clock
         with bench.awake.off():
-            native = True if idle is None else None
             order = ForkOrder(clock.program, clock.calls, rehearse=True, idle=idle, native=native)
-            forked = fork_all({CANDIDATE: self._template}, order, bench)
-        runner = forked[CANDIDATE]
+            runner = fork_all({CANDIDATE: self._template}, order, bench)[CANDIDATE]
         try:
             for _ in range(WARM_BLOCKS):
                 clock.beside(runner, clock.calls)
             runner.watch.find_threads()
-            return self._share_of_kernels(runner) if idle is None else self._share_without_kernels(runner)
-        finally:
+        except BaseException:
             runner.close()
+            raise
+        return runner
 
     def _share_without_kernels(self, runner: Runner) -> float:
         """Return the lower quartile of the ratios without kernels; the greatest if a few are clearly below."""
@@ -164,23 +180,27 @@ class ClockFloor:
                 return max(clear)
         return ratios.lower_quartile()
 
-    def _share_of_kernels(self, runner: Runner) -> float:
+    def _share_of_kernels(self, runner: Runner, operators: Runner | None) -> float:
         """Return the lower quartile of the ratios of the kernels alone. A call of each block is verified.
 
+        ``operators`` is a process of the same blocks without kernels, whose ratios are taken off, if there is one.
         Raises ArmFailed.
         """
         clock = self._clock
         empty = min(clock.runners[EAGER].engine_empty_block(clock.calls, 0).wall for _ in range(BLOCKS // 2))
-        ratios = _Ratios(runner, clock, empty)
+        ratios, others = _Ratios(runner, clock, empty), _Ratios(operators or runner, clock, empty)
         while ratios.vague:
             ratios.measure()
             runners = {EAGER: clock.runners[EAGER], CANDIDATE: runner}
             call = self._rng.randrange(clock.calls)
             if self._blocks is not None:
                 self._wrong += self._blocks.compared(runners, call, "in a block of its kernels alone")
-            if len(ratios.values) >= FEW_BLOCKS and self._upper_share * MAX_GAIN >= self._least + max(ratios.values):
-                return max(ratios.values)
-        return ratios.lower_quartile()
+            if operators is not None:
+                others.measure()
+            most = max(ratios.values) - min(others.values, default=0.0)
+            if len(ratios.values) >= FEW_BLOCKS and self._upper_share * MAX_GAIN >= self._least + most:
+                return most
+        return max(0.0, ratios.lower_quartile() - (others.lower_quartile() if operators is not None else 0.0))
 
 
 class _Ratios:
