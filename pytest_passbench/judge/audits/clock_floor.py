@@ -95,6 +95,7 @@ class ClockFloor:
         return self._template.can_be_native(program) and not self._template.native(program)
 
     def _floor(self) -> list[Finding]:
+        self._least = math.inf
         for contents in CONTENTS:
             self._least = min(self._least, self._ratio_without_kernels(contents))
             if self._upper_share >= self._least * (1 - MARGIN):
@@ -114,7 +115,7 @@ class ClockFloor:
         small = self._least <= (MAX_GAIN - 1) * self._share
         if small or not self._alone or self._blocks is None:
             return []
-        self._kernels = min(self._kernels, self._ratio_of_kernels())
+        self._kernels = self._ratio_of_kernels()
         if self._upper_share * MAX_GAIN >= self._least + self._kernels:
             return []
         message = (
