@@ -37,8 +37,8 @@ class PlanFields(ctypes.Structure):
         ("lasting_used", _WORD),
         ("entry", _POINTER),
         ("tensors", _POINTER),
-        ("kept", _POINTER),
-        ("kept_count", _WORD),
+        ("lasting_tensors", _POINTER),
+        ("lasting_tensor_count", _WORD),
     )
 
 

@@ -203,7 +203,7 @@ class Executable:
         self._registers = (ctypes.c_void_p * code.registers)()
         self._lasting = (ctypes.c_void_p * max(1, calls * len(code.lasting)))()
         self._tensors = (ctypes.c_void_p * code.registers)()
-        self._kept = (ctypes.c_void_p * max(1, calls * len(code.lasting)))()
+        self._lasting_tensors = (ctypes.c_void_p * max(1, calls * len(code.lasting)))()
         self._contents: Any = None
         for register, address in code.constants.items():
             self._registers[register] = address
@@ -212,7 +212,8 @@ class Executable:
         fields.steps, fields.end = start, start + _WORD * len(code.words)
         fields.registers = ctypes.addressof(self._registers)
         fields.lasting = ctypes.addressof(self._lasting)
-        fields.tensors, fields.kept = ctypes.addressof(self._tensors), ctypes.addressof(self._kept)
+        fields.tensors = ctypes.addressof(self._tensors)
+        fields.lasting_tensors = ctypes.addressof(self._lasting_tensors)
 
     def rest(self) -> None:
         """Launch nothing from now on, and allocate memory full of zeros."""

@@ -30,8 +30,8 @@ struct Plan {
   word lasting_count, lasting_used;
   word *entry;  // in which the next output is described: an address, and the index of a form
   void **tensors;  // the results of operators, by register
-  void **kept;     // those that are outputs of the present block's calls
-  word kept_count;
+  void **lasting_tensors;  // those that are outputs of the present block's calls
+  word lasting_tensor_count;
 };
 
 struct Block {
@@ -182,7 +182,7 @@ bool operate(Plan &plan, const word *at) {
   if (torch.call((const char *)at, "", stack)) return false;
   void *tensor = (void *)stack[0], *data;
   plan.tensors[target] = tensor;
-  if (lasting) plan.kept[plan.kept_count++] = tensor;
+  if (lasting) plan.lasting_tensors[plan.lasting_tensor_count++] = tensor;
   if (!has_form(tensor, form) || torch.data(tensor, &data)) return false;
   plan.registers[target] = static_cast<byte *>(data);
   return true;
@@ -307,7 +307,7 @@ int passbench_note_faults(word *place) {
 // Make the calls of a block and describe their outputs. Return 0 if there is no memory, -1 if an operator fails.
 int passbench_block(Block *block, word calls) {
   Plan &plan = block->plan;
-  while (plan.kept_count) torch.remove(plan.kept[--plan.kept_count]);
+  while (plan.lasting_tensor_count) torch.remove(plan.lasting_tensors[--plan.lasting_tensor_count]);
   plan.entry = block->entries;
   plan.lasting_used = 0;
   byte *inputs = block->inputs;

@@ -119,7 +119,7 @@ def test_a_block_as_short_as_its_program_without_kernels_is_a_violation_under_dy
     def padded(self):
         self._least = self._ratio(CONTENTS[0])
         # What an attacker may pad its blocks to.
-        self._share = self._upper_share = max(self._least, self._ratio(None))
+        self._share = self._upper_share = max(self._least, self._ratio_of_kernels())
         return []
 
     bench.task(scales=(16,))
@@ -133,16 +133,15 @@ def test_a_block_as_short_as_its_program_without_kernels_is_a_violation_under_dy
 
 def failing(monkeypatch, times):
     """Have the process of the kernels alone crash so many times. Return a list with an entry for each process."""
-    ratio, kernels_alone = ClockFloor._ratio, []
+    ratio, kernels_alone = ClockFloor._ratio_of_kernels, []
 
-    def changed(self, idle):
-        if idle is None:
-            kernels_alone.append(len(kernels_alone))
-            if len(kernels_alone) <= times:
-                raise ArmFailed(CANDIDATE, ArmFailure("crash", "run", "the runner was killed by SIGSEGV"))
-        return ratio(self, idle)
+    def changed(self):
+        kernels_alone.append(len(kernels_alone))
+        if len(kernels_alone) <= times:
+            raise ArmFailed(CANDIDATE, ArmFailure("crash", "run", "the runner was killed by SIGSEGV"))
+        return ratio(self)
 
-    monkeypatch.setattr(ClockFloor, "_ratio", changed)
+    monkeypatch.setattr(ClockFloor, "_ratio_of_kernels", changed)
     return kernels_alone
 
 
