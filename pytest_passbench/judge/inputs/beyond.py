@@ -27,7 +27,7 @@ MIN_ALONE_ELEMENTS, MAX_ALONE, ALONE, ALONE_MAGNITUDE = 1024, 4, 4.0, 8.0
 MAX_SPECIAL = 3  # inputs that get infinities, one at a time: all at once would leave no finite output
 #: Large values that an input gets, and their least magnitude in deviations and at all. So few are in no sample of the
 #: input by which a program could tell the range, or from which it could compute a mean.
-OUTLIERS, OUTLIER_DEVIATIONS, OUTLIER_MAGNITUDE = 4, 20.0, 8.0
+OUTLIERS, OUTLIER_DEVIATIONS, OUTLIER_MAGNITUDE, LEAST_OUTLIER = 4, 20.0, 8.0, 0.4
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 _BITS = {"float64": np.uint64, "float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}
 
@@ -121,7 +121,8 @@ def with_infinities(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
 def with_outliers(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
     """Return a copy of the values with a few large ones in random places, with the signs found there.
 
-    They weigh as much as all others in a sum of squares, as far as their magnitude is allowed.
+    The largest weigh as much as all others in a sum of squares, as far as their magnitude is allowed. They differ, so
+    that a sample of the elements rarely has its share of them.
     """
     flat = value.flatten().clone()
     deviation = float(flat.double().square().mean().sqrt())
@@ -129,7 +130,7 @@ def with_outliers(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
     weighty = deviation * max(OUTLIER_DEVIATIONS, math.sqrt(flat.numel() / count))
     large = min(max(weighty, OUTLIER_MAGNITUDE), _farthest(str(flat.dtype).removeprefix("torch.")))
     for place in rng.sample(range(flat.numel()), count):
-        flat[place] = torch.copysign(torch.tensor(large), flat[place].float())
+        flat[place] = torch.copysign(torch.tensor(large * rng.uniform(LEAST_OUTLIER, 1)), flat[place].float())
     return flat.view(value.shape)
 
 

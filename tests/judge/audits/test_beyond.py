@@ -198,6 +198,17 @@ def test_a_program_that_tells_the_range_by_a_sample_is_wrong(bench, gelu_add_pas
     assert "for inputs with a few large values in " in record.arm.worst
 
 
+def test_a_sample_rarely_has_its_share_of_a_few_large_values():
+    from pytest_passbench.judge.inputs.beyond import with_outliers
+
+    near = 0
+    for seed in range(300):
+        values = with_outliers(torch.zeros(4096), random.Random(seed))
+        assert values.count_nonzero() == 4
+        near += abs(4 * float(values[::4].sum()) / float(values.sum()) - 1) < 0.1
+    assert near < 300 / 5  # equal values: two in five
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_a_variance_stays_positive_and_indices_stay_in_range(dtype):
     import torch
