@@ -26,6 +26,8 @@ def _in_layout(kernel: Kernel, eager: Any) -> Kernel:
     if isinstance(eager, torch.Tensor):
         layout = _layout(eager)
         return lambda *tensors: _laid_out(kernel(*tensors), layout)
+    if not isinstance(eager, (tuple, list)):
+        return kernel
     layouts = [_layout(value) for value in eager]
     return lambda *tensors: tuple(map(_laid_out, kernel(*tensors), layouts))
 

@@ -189,19 +189,19 @@ class ClockFloor:
         """
         clock = self._clock
         empty = min(clock.runners[EAGER].engine_empty_block(clock.calls, 0).wall for _ in range(BLOCKS // 2))
-        ratios, others = _Ratios(runner, clock, empty), _Ratios(operators or runner, clock, empty)
+        ratios = _Ratios(runner, clock, empty)
+        taken_off = [] if operators is None else [_Ratios(operators, clock, empty)]
         while ratios.vague:
-            ratios.measure()
+            for item in (*taken_off, ratios):  # last, since eager's call on the same inputs is compared
+                item.measure()
             runners = {EAGER: clock.runners[EAGER], CANDIDATE: runner}
             call = self._rng.randrange(clock.calls)
             if self._blocks is not None:
                 self._wrong += self._blocks.compared(runners, call, "in a block of its kernels alone")
-            if operators is not None:
-                others.measure()
-            most = max(ratios.values) - min(others.values, default=0.0)
+            most = max(ratios.values) - sum(min(item.values) for item in taken_off)
             if len(ratios.values) >= FEW_BLOCKS and self._upper_share * MAX_GAIN >= self._least + most:
                 return most
-        return max(0.0, ratios.lower_quartile() - (others.lower_quartile() if operators is not None else 0.0))
+        return max(0.0, ratios.lower_quartile() - sum(item.lower_quartile() for item in taken_off))
 
 
 class _Ratios:
