@@ -177,3 +177,30 @@ def test_the_pauses_between_tries_are_not_the_candidates_time(monkeypatch):
     assert len(floor.findings()) == 1
     assert now[0] > 0
     assert deadline.left() == pytest.approx(10.0)
+
+
+CLEAR, NEAR, SUSPECTED = 1.0, 1.1, 1.2  # times shorter than floor and kernels
+
+
+@pytest.mark.parametrize(
+    ("gains", "accused", "tries"),
+    [
+        ((CLEAR,), False, 1),
+        ((SUSPECTED, SUSPECTED, CLEAR), False, 3),
+        ((NEAR, NEAR), False, 2),
+        ((SUSPECTED, NEAR, SUSPECTED, NEAR), False, 4),
+        ((SUSPECTED, NEAR, SUSPECTED, SUSPECTED, SUSPECTED), True, 5),
+        ((SUSPECTED,) * 5, True, 5),
+    ],
+)
+def test_a_single_try_near_the_bound_clears_nobody(monkeypatch, gains, accused, tries):
+    measured, program = iter(gains), SimpleNamespace(mutated=(), outputs=1)
+    template = SimpleNamespace(idles=True, can_be_native=lambda _program: True, native=lambda _program: False)
+    bench = SimpleNamespace(deadline=Deadline(10.0), secret=SimpleNamespace(stream=lambda _name: None))
+    estimate = SimpleNamespace(pairs=[1], whole_ratio=lambda _arm: SimpleNamespace(ratio=1.0, half_width=0.0))
+    monkeypatch.setattr(clock_floor, "PAUSE", 0.0)
+    monkeypatch.setattr(ClockFloor, "_ratio", lambda _self, _contents: 0.5)
+    monkeypatch.setattr(ClockFloor, "_ratio_of_kernels", lambda _self: next(measured) - 0.5)
+    floor = ClockFloor(SimpleNamespace(program=program), template, bench, SimpleNamespace(), estimate)
+    assert bool(floor.findings()) == accused
+    assert len(gains) - len(list(measured)) == tries
