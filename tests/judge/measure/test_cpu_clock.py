@@ -98,6 +98,6 @@ def test_the_least_of_eagers_empty_blocks_is_taken_off(monkeypatch, eagers, cand
 @pytest.mark.parametrize(("empty", "eager"), [(200e-6, 300e-6), (1.0, 250e-6)], ids=["of one arm", "of both"])
 def test_at_least_half_of_a_block_stays(monkeypatch, empty, eager):
     """An empty block that was disturbed may seem longer than any other: that does not make all arms equal."""
-    found = measured(monkeypatch, {"eager": [empty] * 6, "candidate": [empty] * 6})
+    found = measured(monkeypatch, {"eager": [empty] * 7, "candidate": [empty] * 7})
     assert found["eager"] * 10 == pytest.approx(eager)
     assert found["candidate"] * 10 == pytest.approx(125e-6)
