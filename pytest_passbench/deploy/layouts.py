@@ -43,6 +43,6 @@ def _layout(value: Any) -> tuple[torch.Size, tuple[int, ...]] | None:
 
 
 def _laid_out(value: torch.Tensor, layout: tuple[torch.Size, tuple[int, ...]] | None) -> torch.Tensor:
-    if layout is None or (value.shape, value.stride()) == layout or value.shape != layout[0]:
+    if layout is None or value.stride() == layout[1] or value.shape != layout[0]:
         return value
     return torch.empty_strided(*layout, dtype=value.dtype, device=value.device).copy_(value)
