@@ -14,7 +14,7 @@ from pytest_passbench.runner.native_code import NotNative
 from pytest_passbench.suite.opnames import op_name
 
 _WORD, _TENSOR, _LIST = range(3)  # ``Argument`` in engine.cpp
-_OTHER_NAMES = {"input": "self", "tensor1": "self"}  # of torch.matmul, in place of the schema's
+_OTHER_NAMES = {"input": "self"}  # of torch.matmul, in place of the schema's
 
 TensorWords = Callable[[Any], list[int]]
 
@@ -56,10 +56,11 @@ def _words(kind: str, size: int | None, value: Any, tensor: TensorWords) -> list
     if inner == "Tensor":
         code, words = _TENSOR, tensor(value)
     elif inner == "List[int]":
-        items = [value] * (size or 1) if isinstance(value, int) else value
+        items = [value] if isinstance(value, int) else value
         if not isinstance(items, (list, tuple)) or not all(type(item) is int for item in items):
             raise NotNative("calls an operator with a list of something else than numbers")
-        items = list(items) * (size or 1) if len(items) == 1 else list(items)
+        if len(items) == 1:  # it stands for all
+            items = [*items] * (size or 1)
         code, words = _LIST, [len(items), *items]
     elif inner == "float" and isinstance(value, (int, float)):
         code, words = _WORD, [int(struct.unpack("<q", struct.pack("<d", value))[0])]

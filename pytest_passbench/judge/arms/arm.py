@@ -184,7 +184,7 @@ class Arm:
             if not self.alive:
                 self._kill()
             if time.monotonic() > deadline:
-                raise TimeoutError("timed out")
+                raise TimeoutError(f"no answer within {START_TIMEOUT_SECONDS:g} s")
 
     def show(self, files: IO[bytes]) -> str | None:
         """Put a candidate's files, packed, in the place of those of the candidate before. Return their folder inside.
