@@ -21,7 +21,7 @@ RESERVED = frozenset({
     "at", "inside", "row", "first", "tl", "triton", "T", "BLOCK", "HEIGHT", *HELPERS,
 })  # fmt: skip
 """Names that registers and pointers cannot have, in C++ or in Triton."""
-REDUCERS = {"sum": "Sum", "total": "Sum", "greatest": "Greatest"}
+REDUCERS = {"sum": "Sum", "total": "Sum", "chain": "Chain", "greatest": "Greatest"}
 
 
 class Printer:
@@ -30,6 +30,7 @@ class Printer:
     def __init__(self, nest: Nest, names: dict[Buffer, str], generic: torch.dtype | None = None) -> None:
         self.nest, self.names = turned(nest), names
         loops = dict.fromkeys((*self.nest.rows, *self.nest.sweep, self.nest.lane))
+        self.generic = generic
         self.places = {d: place for place, d in enumerate(loops)}
         self.tiles: list[tuple[bool, str]] = []  # of the sweep that is being printed: written or read, and its line
         self.stores = [_unrounded(store, generic) for store in nest.stores]
@@ -63,7 +64,8 @@ class Printer:
                 lines.append(self._define(x, lanes))
         at_depth = [store for store in self.stores if store.value.depth == depth]
         lines += [self._put(store, lanes) for store in at_depth if not self._swept(store.access)]
-        reductions = [x for x in self.nodes if x.reduces and x.operands[0].depth == depth]
+        at_end = [x for x in self.nodes if x.reduces and x.operands[0].depth == depth]
+        reductions = [x for x in at_end if x.text != "squares"]  # the mean's reducer has those
         full = [store for store in at_depth if self._swept(store.access)]
         if reductions or full:
             body = self._sweep_body(depth, reductions, full)
@@ -73,7 +75,8 @@ class Printer:
             lines += self._sweep([line.replace("{depth}", str(depth)) for line in body])
             row = "lanes" if self.nest.vertical else "row"
             lines += [f"{x.kind} {self._name(x)} = r{x.number}.{row}();" for x in reductions]
-        return lines
+        squares = (x for x in at_end if x.text == "squares")
+        return lines + [f"vec {self._name(x)} = r{x.operands[1].number}.squares();" for x in squares]
 
     def _ordered(self, x: Expression) -> bool:
         """Return True for a sum that can be in the order of torch.sum: the lane is all of a row."""
@@ -84,6 +87,10 @@ class Printer:
     def _reducer(self, x: Expression) -> str:
         if self._ordered(x):
             return f"Ordered r{x.number}{{terms{x.number}.data}};"
+        if x.text == "chain" and self.generic is not None:
+            return f"std::conditional_t<std::is_same_v<T, pb::f16>, Chain<{x.kind}>, Sum<{x.kind}>> r{x.number};"
+        if x.text == "mean":
+            return f"Moments<{'vec' if self.nest.vertical else 'float'}> r{x.number};"
         return f"{REDUCERS[x.text]}<{x.kind}> r{x.number};"
 
     def _comment(self, reductions: Sequence[Expression]) -> list[str]:

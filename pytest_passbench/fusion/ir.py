@@ -165,8 +165,9 @@ class Expression:
     """A node of the expression DAG.
 
     ``text`` is C++ with ``{0}``, ``{1}`` for the operands, or ``load``, ``sum``, ``greatest``; ``total`` is a sum in
-    the order in which ``torch.sum`` adds a row, as far as the loops allow. ``varies`` has the
-    dimensions it depends on, ``depth`` the number of reductions below it, one over another.
+    the order in which ``torch.sum`` adds a row, as far as the loops allow, and ``chain`` one that adds each term in
+    turn. ``mean`` is in the order of torch's norms; then ``squares`` has the squared distances from it, and the mean.
+    ``varies`` has the dimensions it depends on, ``depth`` the number of reductions below it, one over another.
     ``name`` and ``operator`` are those of the value in the user's graph.
     """
 
@@ -183,7 +184,7 @@ class Expression:
     @property
     def reduces(self) -> bool:
         """True for a reduction."""
-        return self.text in ("sum", "total", "greatest")
+        return self.text in ("sum", "total", "chain", "mean", "squares", "greatest")
 
     @property
     def constant(self) -> bool:

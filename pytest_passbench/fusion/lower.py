@@ -144,14 +144,14 @@ class Lowering:
             return self.cast(self.integer(at.offset), kind)
         return self._node("count", (), kind, Access(None, at), varies, 0)
 
-    def reduce(self, how: str, x: Expression) -> Expression:
-        """Return the ``sum``, ``total`` or ``greatest`` of an expression over the domain's reduced dimensions.
+    def reduce(self, how: str, x: Expression, *others: Expression) -> Expression:
+        """Return a reduction of an expression over the domain's reduced dimensions: ``how`` is its text.
 
         Over no elements it is 0, and nothing is read. The memory of an input without elements has no address.
         """
         if 0 in (self.loops.sizes[d] for d in self.loops.reduced):
             return self.integer(0) if x.kind == Kind.WHOLE else self.number(0)
-        return self._node(how, (x,), x.kind, None, x.varies - self.loops.reduced, x.depth + 1)
+        return self._node(how, (x, *others), x.kind, None, x.varies - self.loops.reduced, x.depth + 1)
 
     def running(self, x: Expression) -> Expression:
         """Return the sum of an expression so far, along the reduced dimension."""
@@ -340,6 +340,11 @@ def single(x: float) -> float:
         return float(struct.unpack("f", struct.pack("f", x))[0])
     except OverflowError:
         return math.copysign(math.inf, x)
+
+
+def double_text(x: float) -> str:
+    """Return a number in double precision as C++ text."""
+    return number_text(x) if isinstance(x, SizedNumber) else repr(float(x))
 
 
 def literal(x: float) -> str:

@@ -176,6 +176,12 @@ inline vec each(vec x, double (*f)(double)) {
   return x;
 }
 """,
+    "inverse_root": """\
+inline vec inverse_root(vec x, double eps) {
+  for (int i = 0; i < pb::L; i++) x[i] = float(1 / __builtin_sqrt(x[i] + eps));
+  return x;
+}
+""",
     "part": """\
 template <class V> inline V part(V x, int64_t lanes, V rest) {  // the first lanes of x, then those of rest
   for (int64_t i = lanes; i < pb::L; i++) x[i] = rest[i];
@@ -201,6 +207,108 @@ template <class V> struct Sum {
     for (int i = 1; i < pb::L; i++) x[0] += x[i];
     return V{} + x[0];
   }
+};
+""",
+    "Chain": """\
+template <class V> struct Chain {  // adds each term in turn, as eager's norm of float16 does
+  V all{};
+  void add(V x) { all += x; }
+  void add(V x, All) { add(x, pb::L); }
+  void add(V x, int64_t lanes) {
+    for (int64_t i = 0; i < lanes; i++) all[0] += x[i];
+  }
+  V lanes() const { return all; }
+  V row() const { return V{} + all[0]; }
+};
+""",
+    "Moments": """\
+// The mean of a row and the sum of squared distances from it, with the bits of torch's norms of halves: 16 chains, each
+// begun anew after 16 steps, are joined in pairs. A value is a float of one row, or a register (V: vec) of many rows.
+typedef float eight __attribute__((vector_size(32)));
+template <class V> struct Moments {
+  static constexpr bool one = std::is_same_v<V, float>;
+  static constexpr int W = 16, WHOLE = 16 * W, K = one ? 1 : 8;
+  using C = std::conditional_t<one, eight, vec>;
+  struct Chains { int64_t n; C mean[K], squares[K]; };  // eight chains of n values each
+  V held[WHOLE + pb::L], mean{}, total{};  // values to come, and the results
+  Chains joined[24];  // of 16 steps, of twice as many, and so on
+  int64_t count = 0, joins = 0;
+  int levels = 0;
+  void add(int level, int64_t n, const C* mean, const C* squares) {
+    Chains& to = joined[level];
+    if (level == levels) joined[levels++] = {};
+    C part = C{} + float(n) / float(to.n + n), before = C{} + float(to.n);
+    for (int k = 0; k < K; k++) {
+      C d = mean[k] - to.mean[k], product = part * d;
+      to.mean[k] += product;
+      to.squares[k] = pb::fma(product * before, d, to.squares[k] + squares[k]);
+    }
+    to.n += n;
+  }
+  void join(int64_t steps) {
+    static constexpr float parts[16] = {1, 1 / 2.f, 1 / 3.f, 1 / 4.f, 1 / 5.f, 1 / 6.f, 1 / 7.f, 1 / 8.f, 1 / 9.f, 1 / 10.f,
+      1 / 11.f, 1 / 12.f, 1 / 13.f, 1 / 14.f, 1 / 15.f, 1 / 16.f};
+    C means[2 * K], squares[2 * K];
+    for (int k = 0; k < 2 * K; k++) {
+      C x, m{}, s{};
+      for (int64_t j = 0; j < steps; j++) {
+        std::memcpy(&x, held + j * W + k * (W / (2 * K)), sizeof x);
+        C d = x - m;
+        m = pb::fma(d, C{} + parts[j], m);
+        s = pb::fma(d, x - m, s);
+      }
+      means[k] = m;
+      squares[k] = s;
+    }
+    add(0, steps, means, squares);
+    add(0, steps, means + K, squares + K);
+    joins++;
+    for (int level = 0; !(joins >> level & 1); level++) {
+      add(level + 1, joined[level].n, joined[level].mean, joined[level].squares);
+      joined[level] = {};
+    }
+    count -= steps * W;
+    std::memmove(held, held + steps * W, count * sizeof(V));
+  }
+  void add(vec x, int64_t lanes) {
+    pb::store(held + count, x, lanes);
+    if ((count += lanes) >= WHOLE) join(16);
+  }
+  void add(vec x, All) {
+    pb::store(held + count, x);
+    if ((count += pb::L) >= WHOLE) join(16);
+  }
+  void add(vec x) {
+    held[count++] = x;
+    if (count == WHOLE) join(16);
+  }
+  void end() {
+    if (count >= W) join(count / W);
+    for (int level = 1; level < levels; level++) {
+      if (joined[level].n) add(0, joined[level].n, joined[level].mean, joined[level].squares);
+    }
+    for (int64_t i = 0; i < count; i++) {
+      V d = held[i] - mean;
+      mean += d / (V{} + float(i + 1));
+      total += d * (held[i] - mean);
+    }
+    for (int i = 0; i < 8 && levels; i++) {
+      int64_t n = joined[0].n;
+      float part = float(n) / float(count + i * n + n), before = float(count + i * n);
+      if constexpr (one) {
+        float d = joined[0].mean[0][i] - mean;
+        mean = __builtin_fmaf(part, d, mean);
+        total += __builtin_fmaf(d * d * part, before, joined[0].squares[0][i]);
+      } else {
+        vec d = joined[0].mean[i] - mean;
+        mean = pb::fma(vec{} + part, d, mean);
+        total += pb::fma(d * d * part, vec{} + before, joined[0].squares[i]);
+      }
+    }
+  }
+  vec row() { end(); return pb::all(mean); }
+  vec lanes() { end(); return mean; }
+  vec squares() const { return vec{} + total; }
 };
 """,
     "Ordered": """\

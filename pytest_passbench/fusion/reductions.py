@@ -7,8 +7,19 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.fusion.ir import Affine, Call, Expression, Index, Kind, Loops, Unsupported, Value, kind_of
-from pytest_passbench.fusion.lower import EXACT, Lowering, Needed, Rule, broadcast, rules_into
+from pytest_passbench.fusion.ir import (
+    HALVES,
+    Affine,
+    Call,
+    Expression,
+    Index,
+    Kind,
+    Loops,
+    Unsupported,
+    Value,
+    kind_of,
+)
+from pytest_passbench.fusion.lower import EXACT, Lowering, Needed, Rule, broadcast, double_text, rules_into
 
 RULES: dict[str, Rule] = {}
 """The rules by the operator's name."""
@@ -52,6 +63,15 @@ def _moments(lowering: Lowering, x: Expression) -> tuple[Expression, Expression]
     return mean, lowering.apply("{0} / {1}", _squares(lowering, x, mean), lowering.size(_count(lowering)))
 
 
+def _moments_in_order(lowering: Lowering, x: Expression, dtype: torch.dtype) -> tuple[Expression, Expression]:
+    """Return the mean and the variance of a row of a dtype. In half precision they have the bits of eager's."""
+    if dtype not in (*HALVES, lowering.generic):
+        return _moments(lowering, x)
+    mean = lowering.reduce("mean", x)
+    squares = lowering.reduce("squares", lowering.apply("({0} - {1}) * ({0} - {1})", x, mean), mean)
+    return mean, lowering.apply("{0} / {1}", squares, lowering.size(_count(lowering)))
+
+
 @rule("sum", "mean", "var", "std", loops=along)
 def _sum(lowering: Lowering, call: Call, _index: Index) -> Expression:
     value, dtype = call.arguments["self"], call.results[0].dtype
@@ -77,7 +97,9 @@ def _vector_norm(lowering: Lowering, call: Call, _index: Index) -> Expression:
         return lowering.reduce("sum", lowering.apply("pb::abs({0})", x))
     if call.arguments["ord"] != 2:
         raise Unsupported(f"the norm of order {call.arguments['ord']}")
-    return lowering.apply("pb::sqrt({0})", lowering.reduce("sum", lowering.apply("{0} * {0}", x)))
+    # eager adds the squares of float16 one by one, and a row of results shows how their sum was rounded
+    how = "chain" if call.arguments["self"].dtype in (torch.float16, lowering.generic) else "sum"
+    return lowering.apply("pb::sqrt({0})", lowering.reduce(how, lowering.apply("{0} * {0}", x)))
 
 
 @rule("amax", "amin", "max", "min", loops=along, exact=True)
@@ -152,7 +174,7 @@ def _parameter(lowering: Lowering, item: Any, index: Index, default: float) -> E
 @rule("native_layer_norm", loops=along_shape)
 def _layer_norm(lowering: Lowering, call: Call, index: Index) -> Expression:
     x = _input(lowering, call.arguments["input"])
-    mean, variance = _moments(lowering, x)
+    mean, variance = _moments_in_order(lowering, x, call.arguments["input"].dtype)
     scale = lowering.apply("1 / pb::sqrt({0} + {1})", variance, call.arguments["eps"])
     y = lowering.apply("fused({0}, {1}, -{2} * {1})", x, scale, mean)
     weight, bias = (_parameter(lowering, call.arguments[n], index, d) for n, d in (("weight", 1.0), ("bias", 0.0)))
@@ -230,7 +252,10 @@ def by_group(call: Call) -> Loops:
 @rule("native_group_norm", loops=by_group)
 def _group_norm(lowering: Lowering, call: Call, index: Index) -> Expression:
     x = _input(lowering, call.arguments["input"])
-    mean, variance = _moments(lowering, x)
+    mean, variance = _moments_in_order(lowering, x, call.arguments["input"].dtype)
     weight, bias = _channels(lowering, call, index, "weight", "bias")
-    scale = lowering.apply("1 / pb::sqrt({0} + {1}) * {2}", variance, call.arguments["eps"], weight)
-    return lowering.apply("{0} * {1} + {2}", x, scale, lowering.apply("{0} - {1} * {2}", bias, mean, scale))
+    # eager adds eps and takes the root in double
+    inverse = lowering.apply(f"inverse_root({{0}}, {double_text(call.arguments['eps'])})", variance)
+    scale = lowering.apply("{0} * {1}", inverse, weight)
+    offset = lowering.apply("fused(-{1}, {2}, {0})", bias, mean, scale)
+    return lowering.apply("fused({0}, {1}, {2})", x, scale, offset)

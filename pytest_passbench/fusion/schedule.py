@@ -181,9 +181,11 @@ def _nest(loops: Loops, stores: tuple[Store, ...]) -> Nest:
     rows = merging.ordered([d for d in range(len(sizes)) if d not in loops.reduced])
     sweep = merging.ordered(sorted(loops.reduced))
     ordered = any(x.text == "total" for x in below(stores))  # such a sum has torch.sum's order along a row alone
-    weights = {d: merging.weight(d, len(stores), sweep, not ordered) for d in [*rows, *sweep[-1:]]}
+    chained = any(x.text == "chain" for x in below(stores))  # it adds a register of rows as fast as one of them
+    lanes = rows if chained and any(sizes[d] > 1 for d in rows) else [*rows, *sweep[-1:]]
+    weights = {d: merging.weight(d, len(stores), sweep, not ordered) for d in lanes}
     if _window(merging, rows, sweep) and not ordered:
-        del weights[sweep[-1]]
+        weights.pop(sweep[-1], None)
     lane = max(weights, key=lambda d: weights[d]) if weights else 0
     laned = frozenset(merging.members.get(lane, {lane}))
     if loops.reduced:

@@ -17,11 +17,8 @@ from pytest_passbench.fusion.triton_text import in_triton
 
 WIDEST = 1 << 14
 """The elements of a row that a program holds as one block. A longer row is read in blocks, once for each sweep."""
-FIRST = {
-    Kind.REAL: {"sum": "0.0", "total": "0.0", "greatest": 'float("-inf")'},
-    Kind.WHOLE: {"sum": "0", "total": "0", "greatest": "-(2**63)"},
-}
-"""What a reduction begins with."""
+FIRST = {Kind.REAL: ("0.0", 'float("-inf")'), Kind.WHOLE: ("0", "-(2**63)")}
+"""What a sum and the greatest element begin with."""
 HEAD = "import triton\nimport triton.language as tl\n"
 
 
@@ -140,7 +137,7 @@ class _TritonPrinter:
         body = self._defined(values)
         comment = [f"# {', '.join(dict.fromkeys(operators))}"] if operators else []
         if not self.long:
-            body += [f"{self._name(x)} = {self._joined(x)}" for x in reductions]
+            body += [f"{self._name(x)} = {self._joined(x, self._part(x))}" for x in reductions]
             body += [self._put(store) for store in full]
             self.defined |= set(reductions)
             return [*lines, *comment, *body]
@@ -151,8 +148,7 @@ class _TritonPrinter:
         """Return a sweep over a long row in blocks."""
         size = _product(self.nest.sizes[d] for d in self.inner)
         lines = [
-            f"{self._name(x)} = tl.full((HEIGHT, BLOCK), {FIRST[x.kind][x.text]}, {_DTYPES[x.kind]})"
-            for x in reductions
+            f"{self._name(x)} = tl.full((HEIGHT, BLOCK), {_first(x)}, {_DTYPES[x.kind]})" for x in reductions
         ]
         body = ["at = first + tl.arange(0, BLOCK)[None, :]", *self._columns(), *body]
         for x in reductions:
@@ -160,14 +156,17 @@ class _TritonPrinter:
             body.append(f"{name} = greater({part}, {name})" if x.text == "greatest" else f"{name} += {part}")
         body += [self._put(store) for store in full]
         lines += [f"for first in range(0, {size}, BLOCK):", *(f"    {line}" for line in body)]
-        how = {"sum": "sum", "total": "sum", "greatest": "max"}
-        return lines + [f"{self._name(x)} = tl.{how[x.text]}({self._name(x)}, 1, keep_dims=True)" for x in reductions]
+        return lines + [f"{self._name(x)} = {self._joined(x, self._name(x))}" for x in reductions]
 
     def _part(self, x: Expression) -> str:
-        return f"tl.where(inside, {self._operand(x.operands[0])}, {FIRST[x.kind][x.text]})"
+        return f"tl.where(inside, {self._operand(x.operands[0])}, {_first(x)})"
 
-    def _joined(self, x: Expression) -> str:
-        return f"tl.{'max' if x.text == 'greatest' else 'sum'}({self._part(x)}, 1, keep_dims=True)"
+    def _joined(self, x: Expression, terms: str) -> str:
+        """Return what a block of terms is reduced to along its rows."""
+        if x.text == "greatest":
+            return f"tl.max({terms}, 1, keep_dims=True)"
+        size = f" / {_product(self.nest.sizes[d] for d in self.inner)}" if x.text == "mean" else ""
+        return f"tl.sum({terms}, 1, keep_dims=True){size}"
 
     def _closure(self, goals: Iterable[Expression]) -> list[Expression]:
         """Return the values of a sweep that expressions need, and that are not there yet."""
@@ -249,6 +248,11 @@ class _TritonPrinter:
 
 
 _DTYPES = {Kind.REAL: "tl.float32", Kind.WHOLE: "tl.int64", Kind.MASK: "tl.int1"}
+
+
+def _first(x: Expression) -> str:
+    """Return what a reduction begins with."""
+    return FIRST[x.kind][x.text == "greatest"]
 
 
 def _product(sizes: Iterable[int]) -> str:

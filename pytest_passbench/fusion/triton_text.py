@@ -21,6 +21,7 @@ INLINE = {
     "pb::gelu_tanh": "gelu_tanh({0})", "pb::softplus": "softplus({0})", "pb::round": "rounded({0}, {T})",
     "wrapped": "({0}).to({T}).to(tl.int64)", "greater": "greater({0}, {1})", "lesser": "lesser({0}, {1})",
     "remainder": "remainder({0}, {1})", "fused": "fused({0}, {1}, {2})", "shift": "shift({0}, {1}, {2}, {T})",
+    "inverse_root": "(1.0 / tl.sqrt({0} + {1}))",
     "bf16_rounded": "bf16_rounded({0}, {T})", "pb::all": "{0}", "every": "{0}",
     "equal": "({0} == {1})", "below": "({0} < {1})", "chosen": "tl.where({0}, {1}, {2})",
 }  # fmt: skip

@@ -259,7 +259,7 @@ inline vec relu(vec x) { return x < 0 ? vec{} : x; }
 // Returns a * b + c, rounded once where the machine has an instruction for it, whatever the compiler may contract.
 template <class V> inline V fma(V a, V b, V c) {
 #if defined(PB_HALF) && defined(__FMA__)  // GCC would split a loop over 16 lanes
-  if constexpr (std::is_same_v<V, vec>)
+  if constexpr (std::is_same_v<std::remove_reference_t<decltype(a[0])>, float>)
     asm("vfmadd213ps %2, %1, %0" : PB_REGISTER(+)(a) : PB_REGISTER()(b), PB_REGISTER()(c));
   else
     asm("vfmadd213pd %2, %1, %0" : PB_REGISTER(+)(a) : PB_REGISTER()(b), PB_REGISTER()(c));
