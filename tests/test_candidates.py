@@ -97,7 +97,6 @@ def _ones(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 HEADS, TURNS, IMAGE, ROWS = _ones(1, 2, 3, 8), _ones(1, 1, 3, 8), _ones(1, 4, 3, 5), _ones(2, 3, 8)
 HALF, SCORES = {"dtype": torch.bfloat16}, _ones(1, 2, 3, 8, dtype=torch.bfloat16)
 WITHOUT_KERNEL = {
-    "a norm of groups without a weight": ("group_norm_silu", (IMAGE, 2, None, None, 1e-5)),
     "a batch norm without a weight": ("batch_norm_silu", (IMAGE, _ones(4), _ones(4), None, None, 0.1, 1e-5)),
     "a layer norm without a weight": ("add_permute_layer_norm", (IMAGE, IMAGE, (4,), None, None, 1e-5)),
     "a batch norm in float32": ("batch_norm_silu", (IMAGE.bfloat16(), *[_ones(4)] * 4, 0.1, 1e-5)),

@@ -12,7 +12,6 @@ from pytest_passbench.core.task import Task
 from pytest_passbench.first_pass.forms import GraphForm, forms
 from pytest_passbench.first_pass.parts import Part, part, parts, reason
 from pytest_passbench.fusion import Unsupported
-from pytest_passbench.fusion.roundings import NORMS, REORDERED
 from pytest_passbench.suite.opnames import is_metadata, op_name
 
 
@@ -47,10 +46,9 @@ def choices(task: Task, requested: RequestedRun | None, triton: bool) -> list[Ch
 
     Raises UserError if no form has one, or if a form has not the one that is requested.
     """
-    inexact = REORDERED | (NORMS | {"sum", "mean"} if triton else set())
     result, refusals = [], list[UserError]()
     for form in forms(task):
-        reasons = {node: text for node in form.operators if (text := reason(form, node, inexact))}
+        reasons = {node: text for node in form.operators if (text := reason(form, node, triton))}
         candidates = _requested(task, form, requested, reasons) if requested else parts(form, reasons)
         try:
             result.append(Choice(task.id, form, candidates, reasons))

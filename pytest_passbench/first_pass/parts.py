@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ from pytest_passbench.first_pass.naming import named
 from pytest_passbench.fusion import Unsupported
 from pytest_passbench.fusion.ir import Trace
 from pytest_passbench.fusion.regions import called
-from pytest_passbench.fusion.roundings import HALVES, cancelling
+from pytest_passbench.fusion.roundings import HALVES, cancelling, reorders
 from pytest_passbench.fusion.schedule import schedule
 from pytest_passbench.fusion.trace import Recorder, trace
 
@@ -94,8 +94,8 @@ def _value(form: GraphForm, argument: Node) -> Any:
     return torch.empty_strided(value.sizes, value.strides, dtype=value.dtype, device="meta")
 
 
-def reason(form: GraphForm, node: Node, inexact: Set[str]) -> str:
-    """Return why a call is left to eager wherever it stands, or nothing. ``inexact`` calls add in another order."""
+def reason(form: GraphForm, node: Node, triton: bool) -> str:
+    """Return why a call is left to eager wherever it stands, or nothing. ``triton``: by kernels in Triton."""
     try:
         values = [form.values[value][0] for value in node.all_input_nodes if value not in form.literals]
         if all(value is not None for value in (*values, form.values[node][0])) and node.users:
@@ -103,18 +103,20 @@ def reason(form: GraphForm, node: Node, inexact: Set[str]) -> str:
     except Unsupported as cause:
         if "subscripts" not in str(cause):
             return str(cause).partition("\n")[0]
-    return _shows_later(form, node, inexact)
+    return _shows_later(form, node, triton)
 
 
-def _shows_later(form: GraphForm, node: Node, inexact: Set[str]) -> str:
+def _shows_later(form: GraphForm, node: Node, triton: bool) -> str:
     """Return why a call should be left to eager because of what comes behind it, or nothing.
 
     A long sum that is added in another order than eager's falls to the other side of a rounding now and then. In half
     precision this is within what t = -5 allows. It is not behind a call whose terms cancel: a sum, a product, a norm.
     """
-    half, op = form.dtypes(node) & HALVES, form.call(node).op
-    if op not in inexact:
+    op, values = form.call(node).op, enumerate(form.values[node])
+    places = [place for place, value in values if value is not None and reorders(op, value.dtype, triton)]
+    if not places:
         return ""
+    half = _dtypes(form, node, places) & HALVES
     if op == "instance_norm" and half:
         return "instance_norm, whose statistics eager rounds to half precision"
     stated = {getattr(torch, spec.dtype) for subgraph in form.subgraphs for spec in subgraph.inputs}
@@ -126,9 +128,14 @@ def _shows_later(form: GraphForm, node: Node, inexact: Set[str]) -> str:
         visited.add((user, rounded))
         if rounded and form.call(user).op in cancelling(half | stated):
             return f"{op}, since its roundings would show behind {form.call(user).op}"
-        rounded = rounded or bool(form.dtypes(user) & HALVES)
+        rounded = rounded or bool(_dtypes(form, user, places) & HALVES)
         front += [(further, rounded) for further in user.users]
     return ""
+
+
+def _dtypes(form: GraphForm, node: Node, places: Collection[int]) -> set[torch.dtype]:
+    """Return the dtypes that a value has in these of the form's subgraphs."""
+    return {value.dtype for place, value in enumerate(form.values[node]) if value is not None and place in places}
 
 
 def parts(form: GraphForm, reasons: dict[Node, str]) -> Iterator[Part]:

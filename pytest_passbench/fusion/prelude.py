@@ -222,8 +222,8 @@ template <class V> struct Chain {  // adds each term in turn, as eager's norm of
 };
 """,
     "Moments": """\
-// The mean of a row and the sum of squared distances from it, with the bits of torch's norms of halves: 16 chains, each
-// begun anew after 16 steps, are joined in pairs. A value is a float of one row, or a register (V: vec) of many rows.
+// The mean of a row and the sum of squared distances from it, with the bits of torch's norms of halves: 16 chains,
+// each begun anew after 16 steps, are joined in pairs. A value is a float of one row, or a register of many rows.
 typedef float eight __attribute__((vector_size(32)));
 template <class V> struct Moments {
   static constexpr bool one = std::is_same_v<V, float>;
@@ -246,8 +246,8 @@ template <class V> struct Moments {
     to.n += n;
   }
   void join(int64_t steps) {
-    static constexpr float parts[16] = {1, 1 / 2.f, 1 / 3.f, 1 / 4.f, 1 / 5.f, 1 / 6.f, 1 / 7.f, 1 / 8.f, 1 / 9.f, 1 / 10.f,
-      1 / 11.f, 1 / 12.f, 1 / 13.f, 1 / 14.f, 1 / 15.f, 1 / 16.f};
+    static constexpr float parts[16] = {1, 1 / 2.f, 1 / 3.f, 1 / 4.f, 1 / 5.f, 1 / 6.f, 1 / 7.f, 1 / 8.f, 1 / 9.f,
+      1 / 10.f, 1 / 11.f, 1 / 12.f, 1 / 13.f, 1 / 14.f, 1 / 15.f, 1 / 16.f};
     C means[2 * K], squares[2 * K];
     for (int k = 0; k < 2 * K; k++) {
       C x, m{}, s{};

@@ -18,6 +18,8 @@ PRODUCTS = frozenset({
 NORMS = frozenset({"layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize", "_weight_norm"})
 IN_ORDER = frozenset({"rms_norm", "_weight_norm"})
 """The norms of which a C++ kernel adds the squares in the order of eager."""
+HALVES_IN_ORDER = frozenset({"layer_norm", "group_norm"})
+"""The norms that a C++ kernel computes in the order of eager in half precision."""
 REORDERED = (NORMS - IN_ORDER) | {"softmax", "var", "std", "var_mean", "std_mean"}
 """The operators whose sums a C++ kernel adds in another order than eager, or in float where eager adds in double."""
 CANCELLING = PRODUCTS | NORMS | {
@@ -28,6 +30,13 @@ CANCELLING = PRODUCTS | NORMS | {
 DOUBLING = frozenset({"mul", "div", "silu", "exp", "pow"})
 """The operators that make two units in the last place of one. In float16, t = -5 allows one."""
 HALVES = frozenset({torch.bfloat16, torch.float16})
+
+
+def reorders(op: str, dtype: torch.dtype, triton: bool) -> bool:
+    """Return True if a kernel adds the terms of a call with a result of this dtype in another order than eager."""
+    if triton:
+        return op in REORDERED | NORMS | {"sum", "mean"}
+    return op in REORDERED and not (op in HALVES_IN_ORDER and dtype in HALVES)
 
 
 def cancelling(dtypes: Set[torch.dtype | None]) -> frozenset[str]:

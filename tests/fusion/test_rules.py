@@ -242,6 +242,29 @@ def test_a_norm_that_adds_in_the_order_of_eager_has_the_bits_of_eager(name: str,
     assert_equal(SUMS[name], [x], exact=True)
 
 
+HALF_NORMS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "layer_norm": lambda x, w: F.layer_norm(x + 1, (x.shape[-1],), w, w * 0.1),
+    "layer_norm across": lambda x, w: F.layer_norm(x.mT.contiguous().mT, (x.shape[-1],), w, w * 0.1, 1e-6),
+    "group_norm": lambda x, w: F.group_norm(x.view(2, 6, -1), 2, x[0, :6, 0].abs(), None, 1e-6).relu(),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
+@pytest.mark.parametrize("name", HALF_NORMS)
+def test_a_norm_of_halves_has_the_bits_of_eager(name: str, dtype: torch.dtype) -> None:
+    """Rows end in, before and behind a step of 16 values, and before and behind some blocks of 256."""
+    for size in (3, 16, 33, 90, 256, 700, 1100):
+        draws = torch.Generator().manual_seed(size)
+        x, w = (torch.randn(*sizes, generator=draws).to(dtype) for sizes in ((2, 30, size), (size,)))
+        assert_equal(HALF_NORMS[name], [x * 1.3 + 0.2, w], exact=True)
+
+
+def test_a_length_in_float16_adds_squares_one_by_one() -> None:
+    x = torch.randn(3000, 40, generator=torch.Generator().manual_seed(1)).half()
+    assert_equal(lambda x: torch.linalg.vector_norm(x, dim=-1), [x], exact=True)
+    assert_equal(lambda x: torch.linalg.vector_norm(x), [x[:9]], exact=True)
+
+
 def test_a_place_beyond_what_floats_count() -> None:
     x = torch.zeros(1 << 24 | 2, dtype=torch.bfloat16)
     x[-1] = 1  # at a place that is odd: a float would be rounded

@@ -44,6 +44,7 @@ class Auditor:
         self.findings: list[Finding] = []
         self._settings, self._bench, self._arm = settings, bench, arm
         self._places: BeyondRounds | None = None
+        self._operators = 0
 
     @property
     def violated(self) -> bool:
@@ -52,6 +53,7 @@ class Auditor:
 
     def built(self, record: Record) -> None:
         """Look at how the candidate's program was built, and for processes that were left behind."""
+        self._operators = len(record.operators)
         if self._settings.policy != "open":
             computed = {name for item in record.passes for name in item.computed} - ALLOWED
             if computed:
@@ -107,7 +109,8 @@ class Auditor:
             if measured is not None:
                 self.findings += evidence.first_call(clock, CANDIDATE, clock.calls)
                 extra = self._extra(template, clock, checker)
-                self.findings += ClockFloor(clock, template, self._bench, extra, measured).findings()
+                floor = ClockFloor(clock, template, self._bench, extra, measured, self._operators)
+                self.findings += floor.findings()
                 self._plausibility(clock, checker, measured)
         if self._places is not None:  # else they were made before, since nothing is timed
             self._call_beyond(clock.runners, checker, clock.calls, self._places.unasked)

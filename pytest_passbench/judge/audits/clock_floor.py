@@ -19,7 +19,7 @@ from pytest_passbench.judge.arms.template import ForkOrder, Template
 from pytest_passbench.judge.audits.blocks import Blocks
 from pytest_passbench.judge.audits.findings import violation
 from pytest_passbench.judge.bench import Bench
-from pytest_passbench.judge.measure.cpu_clock import CpuClock
+from pytest_passbench.judge.measure.cpu_clock import ENGINE, PYTHON, CpuClock
 from pytest_passbench.timing.measurement import Arms
 from pytest_passbench.timing.rounds import disturbed
 
@@ -35,6 +35,9 @@ FEW_BLOCKS, CLEAR = 2, 1.2
 MARGIN = 0.05
 #: And by the half width of its estimate, up to this one (log): a few noisy pairs are known to no better.
 MAX_HALF_WIDTH = 0.1
+#: The most that a call and each operator in it cost beside kernels, in seconds, by what makes the calls. That is all
+#: that a kernel could save. The cost of guards is in it, and that of a busy machine.
+COSTS = {ENGINE: (0.5e-6, 0.1e-6), PYTHON: (100e-6, 10e-6)}
 #: So many times shorter than the floor and the kernels' time together a block may seem.
 MAX_GAIN = 1.12
 #: From here on, one try says little. A program that is as near to the bound needs two tries within it.
@@ -47,12 +50,14 @@ class ClockFloor:
     The machine's speed may drift, so everything is held against eager's blocks of the same minute. ``blocks`` verify
     the calls of the kernels alone. ``measured`` are the timed rounds: what is held to the floor is the estimate from
     those that count, just as it is in the speed-up. Else a program could be taken over in some pairs only.
+    ``operators`` is how many the graph has.
     """
 
     def __init__(
-        self, clock: CpuClock, template: Template, bench: Bench, blocks: Blocks | None, measured: Arms
+        self, clock: CpuClock, template: Template, bench: Bench, blocks: Blocks | None, measured: Arms, operators: int
     ) -> None:
         self._clock, self._template, self._bench, self._blocks = clock, template, bench, blocks
+        self._measured, self._operators = measured, operators
         self._share = self._upper_share = math.inf
         if measured.pairs:
             estimate = measured.whole_ratio(CANDIDATE)
@@ -70,7 +75,7 @@ class ClockFloor:
         processes, all but one of them. Raises ArmFailed for eager, and if the kernels alone fail in every try. A
         candidate could make them fail to be rid of this audit.
         """
-        if not self._template.idles or self._share == math.inf:
+        if not self._template.idles or self._share == math.inf or not self._could_gain:
             return []
         findings, failures, near = list[Finding](), list[ArmFailed](), 0
         for number in range(TRIES):
@@ -91,6 +96,12 @@ class ClockFloor:
         if failures and not findings:
             raise failures[-1]
         return findings
+
+    @property
+    def _could_gain(self) -> bool:
+        """True if what a call costs beside its kernels is more than two processes of one program may differ by."""
+        call, operator = COSTS[self._clock.maker(CANDIDATE)]
+        return call + operator * self._operators > MARGIN * self._measured.per_call(CANDIDATE)
 
     @property
     def _alone(self) -> bool:
@@ -191,8 +202,8 @@ class ClockFloor:
     def _share_of_kernels(self, runner: Runner, operators: Runner | None) -> float:
         """Return the lower quartile of the ratios of the kernels alone. A call of each block is verified.
 
-        ``operators`` is a process of the same blocks without kernels, whose ratios are taken off, if there is one.
-        Raises ArmFailed.
+        ``operators`` is a process of the same blocks without kernels, whose ratios are taken off, if there is one:
+        their upper quartile, since what is left is a small difference of two noisy values. Raises ArmFailed.
         """
         clock = self._clock
         empty = min(clock.runners[EAGER].engine_empty_block(clock.calls, 0).wall for _ in range(BLOCKS // 2))
@@ -208,7 +219,7 @@ class ClockFloor:
             most = max(ratios.values) - sum(min(item.values) for item in taken_off)
             if len(ratios.values) >= FEW_BLOCKS and self._upper_share * MAX_GAIN >= self._least + most:
                 return most
-        return max(0.0, ratios.lower_quartile() - sum(item.lower_quartile() for item in taken_off))
+        return max(0.0, ratios.lower_quartile() - sum(item.upper_quartile() for item in taken_off))
 
 
 class _Ratios:
@@ -242,3 +253,7 @@ class _Ratios:
     def lower_quartile(self) -> float:
         """Return the value that a quarter of those that count lie below."""
         return sorted(self.values)[len(self.values) // QUARTER]
+
+    def upper_quartile(self) -> float:
+        """Return the value that a quarter of those that count lie above."""
+        return sorted(self.values, reverse=True)[len(self.values) // QUARTER]

@@ -14,7 +14,7 @@ from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.audits import clock_floor
 from pytest_passbench.judge.audits.clock_floor import CONTENTS, TRIES, ClockFloor
 from pytest_passbench.judge.bench import Deadline
-from pytest_passbench.judge.measure.cpu_clock import CpuClock
+from pytest_passbench.judge.measure.cpu_clock import ENGINE, PYTHON, CpuClock
 from shared.workspace import GELU_ADD, GELU_ADD_KERNEL, make_cpp_pass
 
 
@@ -166,14 +166,34 @@ def test_an_honest_program_that_takes_logarithms_of_what_a_kernel_writes_is_abov
     assert not [finding for finding in record.findings if finding.layer == "clock"]
 
 
+CLOCK = SimpleNamespace(maker=lambda _arm: ENGINE, program=SimpleNamespace(mutated=(), outputs=1))
+
+
+def measured(ratio, half_width, per_call=5e-6):
+    """Return rounds with this estimate, in which a call of the candidate's takes ``per_call`` seconds."""
+    estimate = SimpleNamespace(ratio=ratio, half_width=half_width)
+    return SimpleNamespace(pairs=[1], whole_ratio=lambda _arm: estimate, per_call=lambda _arm: per_call)
+
+
+@pytest.mark.parametrize(("maker", "per_call", "held"), [
+    (ENGINE, 5e-6, True), (ENGINE, 50e-6, False), (PYTHON, 50e-6, True), (PYTHON, 5e-3, False),
+])  # fmt: skip
+def test_calls_that_take_far_longer_than_what_they_cost_are_held_to_no_floor(monkeypatch, maker, per_call, held):
+    monkeypatch.setattr(clock_floor, "PAUSE", 0.0)
+    monkeypatch.setattr(ClockFloor, "_floor", lambda _self: [Finding("clock", "floor", "violation", "")])
+    bench = SimpleNamespace(deadline=Deadline(10.0), secret=SimpleNamespace(stream=lambda _name: None))
+    clock, template = SimpleNamespace(maker=lambda _arm: maker), SimpleNamespace(idles=True)
+    floor = ClockFloor(clock, template, bench, None, measured(2.0, 0.01, per_call), 3)
+    assert bool(floor.findings()) == held
+
+
 def test_the_pauses_between_tries_are_not_the_candidates_time(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(clock_floor.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     monkeypatch.setattr(ClockFloor, "_floor", lambda _self: [Finding("clock", "floor", "violation", "")])
     deadline = Deadline(10.0, clock=lambda: now[0])
     bench = SimpleNamespace(deadline=deadline, secret=SimpleNamespace(stream=lambda _name: None))
-    measured = SimpleNamespace(pairs=[1], whole_ratio=lambda _arm: SimpleNamespace(ratio=2.0, half_width=0.01))
-    floor = ClockFloor(SimpleNamespace(), SimpleNamespace(idles=True), bench, None, measured)
+    floor = ClockFloor(CLOCK, SimpleNamespace(idles=True), bench, None, measured(2.0, 0.01), 1)
     assert len(floor.findings()) == 1
     assert now[0] > 0
     assert deadline.left() == pytest.approx(10.0)
@@ -194,13 +214,12 @@ CLEAR, NEAR, SUSPECTED = 1.0, 1.1, 1.2  # times shorter than floor and kernels
     ],
 )
 def test_a_single_try_near_the_bound_clears_nobody(monkeypatch, gains, accused, tries):
-    measured, program = iter(gains), SimpleNamespace(mutated=(), outputs=1)
+    tried = iter(gains)
     template = SimpleNamespace(idles=True, can_be_native=lambda _program: True, native=lambda _program: False)
     bench = SimpleNamespace(deadline=Deadline(10.0), secret=SimpleNamespace(stream=lambda _name: None))
-    estimate = SimpleNamespace(pairs=[1], whole_ratio=lambda _arm: SimpleNamespace(ratio=1.0, half_width=0.0))
     monkeypatch.setattr(clock_floor, "PAUSE", 0.0)
     monkeypatch.setattr(ClockFloor, "_ratio", lambda _self, _contents: 0.5)
-    monkeypatch.setattr(ClockFloor, "_ratio_of_kernels", lambda _self: next(measured) - 0.5)
-    floor = ClockFloor(SimpleNamespace(program=program), template, bench, SimpleNamespace(), estimate)
+    monkeypatch.setattr(ClockFloor, "_ratio_of_kernels", lambda _self: next(tried) - 0.5)
+    floor = ClockFloor(CLOCK, template, bench, SimpleNamespace(), measured(1.0, 0.0), 1)
     assert bool(floor.findings()) == accused
-    assert len(gains) - len(list(measured)) == tries
+    assert len(gains) - len(list(tried)) == tries
