@@ -83,21 +83,30 @@ def test_a_call_without_a_kernel_is_named_and_nothing_is_written(bench, tmp_path
 
 
 def test_a_kernel_that_may_round_otherwise_is_named(bench, tmp_path, capsys):
-    norms = "a = torch.nn.functional.layer_norm(in_0, (8,))\n    b = torch.nn.functional.linear(a, in_1)\n"
-    source = f"def forward(in_0, in_1):\n    {norms}    return (b,)\n"
-    task = bench.task("norms", source, ((4, 8), (8, 8)), ("bfloat16",), ops=("layer_norm",))
+    calls = "a = torch.softmax(in_0, -1)\n    b = torch.nn.functional.linear(a, in_1)\n"
+    source = f"def forward(in_0, in_1):\n    {calls}    return (b,)\n"
+    task = bench.task("scores", source, ((4, 8), (8, 8)), ("bfloat16",), ops=("softmax",))
     assert main(["new", str(task), str(tmp_path / "mine")]) == 1
     said = capsys.readouterr().err
-    assert "layer_norm, since its roundings would show behind linear" in said
-    assert "(--operators 0..0 (layer_norm) has one that may round otherwise than eager)" in said
+    assert "softmax, since its roundings would show behind linear" in said
+    assert "(--operators 0..0 (softmax) has one that may round otherwise than eager)" in said
 
 
-def test_a_norm_that_adds_in_the_order_of_eager_may_stand_before_a_product(bench, tmp_path, capsys):
-    norms = "a = torch.nn.functional.rms_norm(in_0, (8,))\n    b = torch.nn.functional.linear(a, in_1)\n"
+@pytest.mark.parametrize("norm", ["rms_norm", "layer_norm"])
+def test_a_norm_that_adds_in_the_order_of_eager_may_stand_before_a_product(bench, tmp_path, capsys, norm):
+    norms = f"a = torch.nn.functional.{norm}(in_0, (8,))\n    b = torch.nn.functional.linear(a, in_1)\n"
     source = f"def forward(in_0, in_1):\n    {norms}    return (b,)\n"
-    task = bench.task("norms", source, ((4, 8), (8, 8)), ("bfloat16",), ops=("rms_norm",))
+    task = bench.task("norms", source, ((4, 8), (8, 8)), ("bfloat16", "float32"), ops=(norm,))
     assert main(["new", str(task), str(tmp_path / "mine")]) == 0
-    assert "rms_norm matches rms_norm\n" in capsys.readouterr().out
+    assert f"{norm} matches {norm}\n" in capsys.readouterr().out
+
+
+def test_a_norm_in_float32_may_not_stand_before_a_rounding_and_a_product(bench, tmp_path, capsys):
+    norms = "a = torch.nn.functional.layer_norm(in_0.float(), (8,))\n    b = a.to(in_1.dtype) @ in_1\n"
+    source = f"def forward(in_0, in_1):\n    {norms}    return (b,)\n"
+    task = bench.task("norms", source, ((4, 8), (8, 8)), ("bfloat16",), ops=("layer_norm", "to", "matmul"))
+    assert main(["new", str(task), str(tmp_path / "mine")]) == 1
+    assert "layer_norm, since its roundings would show behind matmul" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("word", ["1-3", "x", "..2"])
