@@ -162,7 +162,7 @@ def _softmax(lowering: Lowering, call: Call, _index: Index) -> Expression:
     total = lowering.reduce("sum", power)
     if call.name == "_log_softmax":
         return lowering.apply("{0} - pb::log({1})", distance, total)
-    return lowering.apply("{0} / {1}", power, total)
+    return lowering.apply("{0} * {1}", power, lowering.apply("1 / {0}", total))  # as eager does, once a row
 
 
 def _parameter(lowering: Lowering, item: Any, index: Index, default: float) -> Expression:
