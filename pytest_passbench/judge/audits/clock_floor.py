@@ -29,6 +29,7 @@ QUARTER = 4  # one block in so many may be shorter than the value that counts: b
 #: What a program without kernels computes with in their results' place: the least time counts. An operator of eager's
 #: may be slow for any one of them: a division by zeros, or a product with results that are the same tensor each time.
 CONTENTS = ("zeros", "ones", "fresh")
+FEW_CALLS = 4  # in a block of fewer, operators of torch's scatter more
 #: A program that is slower than so many of these blocks, each by this factor, is above its floor.
 FEW_BLOCKS, CLEAR = 2, 1.2
 #: A program may seem faster than its floor by this share. Two processes of one program may differ by so much.
@@ -202,8 +203,9 @@ class ClockFloor:
     def _share_of_kernels(self, runner: Runner, operators: Runner | None) -> float:
         """Return the lower quartile of the ratios of the kernels alone. A call of each block is verified.
 
-        ``operators`` is a process of the same blocks without kernels, whose ratios are taken off, if there is one:
-        their upper quartile, since what is left is a small difference of two noisy values. Raises ArmFailed.
+        ``operators`` is a process of the same blocks without kernels, whose ratios are taken off, if there is one.
+        In a block of few long calls, what is left is a small difference of two noisy values. Their upper quartile is
+        taken off then. Raises ArmFailed.
         """
         clock = self._clock
         empty = min(clock.runners[EAGER].engine_empty_block(clock.calls, 0).wall for _ in range(BLOCKS // 2))
@@ -219,7 +221,8 @@ class ClockFloor:
             most = max(ratios.values) - sum(min(item.values) for item in taken_off)
             if len(ratios.values) >= FEW_BLOCKS and self._upper_share * MAX_GAIN >= self._least + most:
                 return most
-        return max(0.0, ratios.lower_quartile() - sum(item.upper_quartile() for item in taken_off))
+        quartile = _Ratios.upper_quartile if clock.calls < FEW_CALLS else _Ratios.lower_quartile
+        return max(0.0, ratios.lower_quartile() - sum(map(quartile, taken_off)))
 
 
 class _Ratios:
