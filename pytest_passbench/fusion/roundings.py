@@ -18,8 +18,8 @@ PRODUCTS = frozenset({
 NORMS = frozenset({"layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize", "_weight_norm"})
 IN_ORDER = frozenset({"rms_norm", "_weight_norm"})
 """The norms of which a C++ kernel adds the squares in the order of eager."""
-HALVES_IN_ORDER = frozenset({"layer_norm", "group_norm"})
-"""The norms that a C++ kernel computes in the order of eager in half precision."""
+HALVES_IN_ORDER = frozenset({"layer_norm"})
+"""The norms that a C++ kernel computes in the order of eager in half precision, and near enough in float32."""
 REORDERED = (NORMS - IN_ORDER) | {"softmax", "var", "std", "var_mean", "std_mean"}
 """The operators whose sums a C++ kernel adds in another order than eager, or in float where eager adds in double."""
 CANCELLING = PRODUCTS | NORMS | {
