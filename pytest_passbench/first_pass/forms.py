@@ -6,7 +6,7 @@ the form has a *hole*: an argument of the pattern, which the kernel's wrapper ge
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,9 +48,10 @@ class GraphForm:
         """Return a hole's value in each subgraph."""
         return tuple(self.literals[hole][self.keys.index(subgraph.graph)] for subgraph in self.subgraphs)
 
-    def dtypes(self, node: Node) -> set[torch.dtype]:
-        """Return the dtypes that a value has in the subgraphs in which it is a tensor."""
-        return {value.dtype for value in self.values[node] if value is not None}
+    def dtypes(self, node: Node, places: Iterable[int] | None = None) -> set[torch.dtype]:
+        """Return the dtypes that a value has in the subgraphs, or in those at ``places``, in which it is a tensor."""
+        values = self.values[node] if places is None else [self.values[node][place] for place in places]
+        return {value.dtype for value in values if value is not None}
 
 
 def forms(task: Task) -> list[GraphForm]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -116,7 +116,7 @@ def _shows_later(form: GraphForm, node: Node, triton: bool) -> str:
     places = [place for place, value in values if value is not None and reorders(op, value.dtype, triton)]
     if not places:
         return ""
-    half = _dtypes(form, node, places) & HALVES
+    half = form.dtypes(node, places) & HALVES
     if op == "instance_norm" and half:
         return "instance_norm, whose statistics eager rounds to half precision"
     stated = {getattr(torch, spec.dtype) for subgraph in form.subgraphs for spec in subgraph.inputs}
@@ -128,14 +128,9 @@ def _shows_later(form: GraphForm, node: Node, triton: bool) -> str:
         visited.add((user, rounded))
         if rounded and form.call(user).op in cancelling(half | stated):
             return f"{op}, since its roundings would show behind {form.call(user).op}"
-        rounded = rounded or bool(_dtypes(form, user, places) & HALVES)
+        rounded = rounded or bool(form.dtypes(user, places) & HALVES)
         front += [(further, rounded) for further in user.users]
     return ""
-
-
-def _dtypes(form: GraphForm, node: Node, places: Collection[int]) -> set[torch.dtype]:
-    """Return the dtypes that a value has in these of the form's subgraphs."""
-    return {value.dtype for place, value in enumerate(form.values[node]) if value is not None and place in places}
 
 
 def parts(form: GraphForm, reasons: dict[Node, str]) -> Iterator[Part]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import pytest
 from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed
-from pytest_passbench.judge.arms.names import CANDIDATE
+from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.audits import clock_floor
 from pytest_passbench.judge.audits.clock_floor import CONTENTS, TRIES, ClockFloor
 from pytest_passbench.judge.bench import Deadline
@@ -185,6 +186,35 @@ def test_calls_that_take_far_longer_than_what_they_cost_are_held_to_no_floor(mon
     clock, template = SimpleNamespace(maker=lambda _arm: maker), SimpleNamespace(idles=True)
     floor = ClockFloor(clock, template, bench, None, measured(2.0, 0.01, per_call), 3)
     assert bool(floor.findings()) == held
+
+
+class Scattered:
+    """Ratios of operators without kernels that scatter from 0.2 to 0.5 of eager's time; with kernels 0.6."""
+
+    def __init__(self, runner, _clock, _empty):
+        self.values = [0.6] * 8 if runner == "kernels" else [0.2] * 4 + [0.5] * 4
+        self.left = 8
+
+    @property
+    def vague(self):
+        self.left -= 1
+        return self.left > 0
+
+    def measure(self):
+        pass
+
+    lower_quartile, upper_quartile = clock_floor._Ratios.lower_quartile, clock_floor._Ratios.upper_quartile
+
+
+@pytest.mark.parametrize(("calls", "kernels"), [(1, 0.1), (8, 0.4)])
+def test_of_operators_in_few_long_calls_the_most_is_taken_off(monkeypatch, calls, kernels):
+    monkeypatch.setattr(clock_floor, "_Ratios", Scattered)
+    bench = SimpleNamespace(secret=SimpleNamespace(stream=lambda _name: random.Random(1)))
+    eager = SimpleNamespace(engine_empty_block=lambda _calls, _depth: SimpleNamespace(wall=0.0))
+    clock = SimpleNamespace(calls=calls, runners={EAGER: eager})
+    floor = ClockFloor(clock, SimpleNamespace(idles=True), bench, None, measured(4.0, 0.0), 1)
+    floor._least = 0.2
+    assert floor._share_of_kernels("kernels", "operators") == pytest.approx(kernels)
 
 
 def test_the_pauses_between_tries_are_not_the_candidates_time(monkeypatch):
