@@ -23,10 +23,17 @@ UNARY = {
     "tan": "each({0}, __builtin_tan)", "atan": "each({0}, __builtin_atan)",
     "log_sigmoid_forward": "lesser({0}, pb::vec{{}}) - pb::log1p(pb::exp(-pb::abs({0})))",
 }  # fmt: skip
+# Of other functions of doubles, eager's are faster than C's, lane by lane.
+IN_DOUBLE = {
+    "sqrt": "each({0}, __builtin_sqrt)", "rsqrt": "1 / each({0}, __builtin_sqrt)", "reciprocal": "1 / {0}",
+    "sin": "sine({0}, 0, __builtin_sin)", "cos": "sine({0}, 1, __builtin_cos)",
+}  # fmt: skip
 EXACT = {
     "relu": {Kind.REAL: "pb::relu({0})", Kind.WHOLE: "({0} < 0 ? every(0) : {0})"},
-    "neg": {Kind.REAL: "-{0}", Kind.WHOLE: "-{0}"},
-    "abs": {Kind.REAL: "pb::abs({0})", Kind.WHOLE: "({0} < 0 ? -{0} : {0})"},
+    "neg": {Kind.REAL: "-{0}", Kind.DOUBLE: "-{0}", Kind.WHOLE: "-{0}"},
+    "abs": {
+        Kind.REAL: "pb::abs({0})", Kind.DOUBLE: "each({0}, __builtin_fabs)", Kind.WHOLE: "({0} < 0 ? -{0} : {0})"
+    },
 }
 LOGIC = {
     f"{how}_{word}": text
@@ -59,18 +66,23 @@ def _float(lowering: Lowering, call: Call, name: str, index: Index, dtype: torch
     return lowering.real(lowering.operand(call.arguments[name], index, dtype))
 
 
-def _unary(text: str) -> Element:
-    return lambda lowering, call, index: lowering.apply(text, _float(lowering, call, "self", index))
+def _unary(lowering: Lowering, call: Call, index: Index) -> Expression:
+    x = lowering.operand(call.arguments["self"], index)
+    if x.kind == Kind.DOUBLE:
+        if call.name not in IN_DOUBLE:
+            raise Unsupported(f"{call.name} of float64")
+        return lowering.apply(IN_DOUBLE[call.name], x, kind=x.kind)
+    return lowering.apply(UNARY[call.name], lowering.real(x))
 
 
-RULES.update({name: Rule(_unary(text)) for name, text in UNARY.items()})
+RULES.update({name: Rule(_unary) for name in UNARY})
 
 
 def _exact(texts: dict[Kind, str]) -> Element:
     def element(lowering: Lowering, call: Call, index: Index) -> Expression:
         x = lowering.operand(call.arguments["self"], index)
         if x.kind not in texts:
-            raise Unsupported(f"{call.name} of bools")
+            raise Unsupported(f"{call.name} of {call.arguments['self'].dtype}".replace("torch.", ""))
         return lowering.apply(texts[x.kind], x, kind=x.kind)
 
     return element
@@ -142,6 +154,7 @@ def _compare(lowering: Lowering, call: Call, index: Index) -> Expression:
     x, y = lowering.operand(call.arguments["self"], index), lowering.operand(other, index, dtype)
     plain = torch.float32 if Kind.REAL in (x.kind, y.kind) else torch.int64
     common = next((value.dtype for value in call.values() if kind_of(value.dtype) == Kind.REAL), plain)
+    common = torch.float64 if Kind.DOUBLE in (x.kind, y.kind) else common
     return lowering.compare(COMPARISONS[call.name], *(lowering.converted(item, common) for item in (x, y)))
 
 

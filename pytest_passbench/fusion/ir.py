@@ -13,7 +13,7 @@ import torch
 C_TYPES = {
     torch.float32: "float", torch.bfloat16: "pb::bf16", torch.float16: "pb::f16", torch.bool: "bool",
     torch.int64: "int64_t", torch.int32: "int32_t", torch.int16: "int16_t", torch.int8: "int8_t",
-    torch.uint8: "uint8_t",
+    torch.uint8: "uint8_t", torch.float64: "double",
 }  # fmt: skip
 """The dtypes that kernels read and write, with the C++ types of their elements."""
 
@@ -31,16 +31,18 @@ INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.u
 
 
 class Kind(StrEnum):
-    """A kind of values in a register: floats, whole numbers of 64 bits, or bools. It is named by its C++ type."""
+    """A kind of values in a register, named by its C++ type: floats, doubles, whole numbers of 64 bits, or bools."""
 
     REAL = "vec"
+    DOUBLE = "doubles"
     WHOLE = "whole"
     MASK = "ivec"
 
 
 def kind_of(dtype: torch.dtype) -> Kind:
     """Return what registers have of a tensor of a dtype."""
-    return Kind.MASK if dtype == torch.bool else Kind.WHOLE if dtype in INTEGERS else Kind.REAL
+    kinds = {torch.bool: Kind.MASK, torch.float64: Kind.DOUBLE, **dict.fromkeys(INTEGERS, Kind.WHOLE)}
+    return kinds.get(dtype, Kind.REAL)
 
 
 class Unsupported(NotImplementedError):

@@ -39,9 +39,10 @@ LONGEST = 2_000
 """The expressions that a nest may have."""
 EXACT = 1 << 24
 """Whole numbers up to this one are floats without a rounding."""
+IN_DOUBLE = "float64 beyond elementwise operators"
 
 
-_MASK, _REAL, _WHOLE = Kind.MASK, Kind.REAL, Kind.WHOLE
+_MASK, _REAL, _DOUBLE, _WHOLE = Kind.MASK, Kind.REAL, Kind.DOUBLE, Kind.WHOLE
 _CASTS = {
     (_MASK, _REAL): "({0} ? pb::all(1) : pb::vec{{}})",
     (_WHOLE, _REAL): "__builtin_convertvector({0}, vec)",
@@ -49,6 +50,12 @@ _CASTS = {
     (_REAL, _WHOLE): "__builtin_convertvector({0}, whole)",
     (_REAL, _MASK): "({0} != 0)",
     (_WHOLE, _MASK): "~equal({0}, every(0))",
+    (_MASK, _DOUBLE): "-__builtin_convertvector({0}, doubles)",
+    (_WHOLE, _DOUBLE): "__builtin_convertvector({0}, doubles)",
+    (_REAL, _DOUBLE): "__builtin_convertvector({0}, doubles)",
+    (_DOUBLE, _REAL): "__builtin_convertvector({0}, vec)",
+    (_DOUBLE, _WHOLE): "__builtin_convertvector({0}, whole)",
+    (_DOUBLE, _MASK): "__builtin_convertvector({0} != 0, ivec)",
 }
 _WHOLE_COMPARISONS = {
     "==": "equal({0}, {1})", "!=": "~equal({0}, {1})", "<": "below({0}, {1})", ">": "below({1}, {0})",
@@ -115,8 +122,13 @@ class Lowering:
     # -- expressions
 
     def apply(self, text: str, *operands: Expression | float, kind: Kind = Kind.REAL) -> Expression:
-        """Return an expression by its C++ text, with ``{0}``, ``{1}`` for the operands."""
+        """Return an expression by its C++ text, with ``{0}``, ``{1}`` for the operands.
+
+        Raises Unsupported for doubles that would be floats in it.
+        """
         nodes = tuple(x if isinstance(x, Expression) else self.number(x) for x in operands)
+        if text not in _CASTS.values() and {_DOUBLE, _REAL} <= {kind, *(x.kind for x in nodes)}:
+            raise Unsupported(IN_DOUBLE)
         varies = frozenset[int]().union(*(x.varies for x in nodes))
         return self._node(text, nodes, kind, None, varies, max((x.depth for x in nodes), default=0))
 
@@ -124,6 +136,11 @@ class Lowering:
         """Return a number in single precision."""
         text = number_text(x) if isinstance(x, SizedNumber) else literal(x)
         return self._node(f"pb::all({text})", (), Kind.REAL, None, frozenset(), 0)
+
+    def double(self, x: float) -> Expression:
+        """Return a number in double precision."""
+        text = double_text(x) if math.isfinite(x) else literal(x)
+        return self._node(f"(doubles{{}} + {text})", (), Kind.DOUBLE, None, frozenset(), 0)
 
     def integer(self, x: int) -> Expression:
         """Return a whole number."""
@@ -149,12 +166,16 @@ class Lowering:
 
         Over no elements it is 0, and nothing is read. The memory of an input without elements has no address.
         """
+        if x.kind == Kind.DOUBLE:
+            raise Unsupported(IN_DOUBLE)
         if 0 in (self.loops.sizes[d] for d in self.loops.reduced):
             return self.integer(0) if x.kind == Kind.WHOLE else self.number(0)
         return self._node(how, (x, *others), x.kind, None, x.varies - self.loops.reduced, x.depth + 1)
 
     def running(self, x: Expression) -> Expression:
-        """Return the sum of an expression so far, along the reduced dimension."""
+        """Return the sum of an expression so far, along the reduced dimension. Raises Unsupported for doubles."""
+        if x.kind == Kind.DOUBLE:
+            raise Unsupported(IN_DOUBLE)
         loops = frozenset(d for d in self.loops.reduced if self.loops.sizes[d] > 1)
         return self._node("running", (x,), x.kind, None, x.varies | loops, x.depth) if loops else x
 
@@ -181,23 +202,27 @@ class Lowering:
         return x if x.kind == kind else self.apply(_CASTS[x.kind, kind], x, kind=kind)
 
     def converted(self, x: Expression, dtype: torch.dtype) -> Expression:
-        """Return an expression as the kind of a dtype. Whole numbers are rounded if it is a floating dtype."""
+        """Return an expression as the kind of a dtype. What was no float is rounded if the kind is floats."""
         y = self.cast(x, kind_of(dtype))
-        return self.rounded(y, dtype) if (x.kind, y.kind) == (Kind.WHOLE, Kind.REAL) else y
+        return self.rounded(y, dtype) if x.kind in (_WHOLE, _DOUBLE) and y.kind == _REAL else y
 
     def real(self, x: Expression) -> Expression:
-        """Return an expression as floats."""
+        """Return an expression as floats. Raises Unsupported for doubles."""
+        if x.kind == Kind.DOUBLE:
+            raise Unsupported(IN_DOUBLE)
         return self.cast(x, Kind.REAL)
 
     def choose(self, condition: Expression, x: Expression, y: Expression) -> Expression:
         """Return one of two expressions of one kind, by lane."""
-        wide = x.kind == Kind.WHOLE
-        text = "chosen({0}, {1}, {2})" if wide else "({0} ? {1} : {2})"
+        text = "chosen({0}, {1}, {2})" if x.kind == Kind.WHOLE else "({0} ? {1} : {2})"
+        if x.kind == Kind.DOUBLE:
+            text = "(__builtin_convertvector({0}, whole) ? {1} : {2})"
         return self.apply(text, self.cast(condition, Kind.MASK), x, y, kind=x.kind)
 
     def compare(self, sign: str, x: Expression, y: Expression) -> Expression:
         """Return the comparison of two expressions of one kind."""
         text = _WHOLE_COMPARISONS[sign] if x.kind == Kind.WHOLE else f"({{0}} {sign} {{1}})"
+        text = f"__builtin_convertvector({text}, ivec)" if x.kind == Kind.DOUBLE else text
         return self.apply(text, x, y, kind=Kind.MASK)
 
     def _node(
@@ -223,6 +248,8 @@ class Lowering:
             return self.integer(item)
         if isinstance(item, bool) and dtype in (None, torch.bool):
             return self.truth(item)
+        if dtype == torch.float64:
+            return self.double(item)
         if dtype is not None and (dtype == self.generic or isinstance(item, SizedNumber)):
             return self.rounded(self.number(item), dtype)
         return self.number(item if dtype is None else stored_number(item, dtype))

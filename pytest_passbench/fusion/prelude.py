@@ -8,14 +8,17 @@ using pb::vec; using pb::ivec;
 """
 PARTS = {
     "whole": "typedef int64_t whole __attribute__((vector_size(8 * pb::L)));\n",
+    "doubles": "typedef double doubles __attribute__((vector_size(8 * pb::L)));\n",
     "reg is_whole element": """\
-// Registers are of floats (vec), of bools (ivec: -1 is true) or of whole numbers.
+// Registers are of floats (vec), of doubles, of bools (ivec: -1 is true) or of whole numbers.
 template <class T> constexpr bool is_whole = std::is_integral_v<T> && !std::is_same_v<T, bool>;
-template <class T> using number = std::conditional_t<is_whole<T>, whole, vec>;
+template <class T> using real = std::conditional_t<std::is_same_v<T, double>, doubles, vec>;
+template <class T> using number = std::conditional_t<is_whole<T>, whole, real<T>>;
 template <class T> using reg = std::conditional_t<std::is_same_v<T, bool>, ivec, number<T>>;
 template <class T> inline auto element(const T* p) {
   if constexpr (std::is_same_v<T, bool>) return -int32_t(*p);
   else if constexpr (is_whole<T>) return int64_t(*p);
+  else if constexpr (std::is_same_v<T, double>) return *p;
   else return pb::get(p);
 }
 """,
@@ -95,7 +98,16 @@ template <class T> inline reg<T> pick(const T* p, whole at, int64_t lanes) {
   return collect(p, lanes, [=](int64_t i) { return at[i]; });
 }
 """,
-    "read": "template <class T> inline reg<T> read(const T* p, int64_t lanes) { return gather(p, 1, lanes); }\n",
+    "read": """\
+template <class T> inline reg<T> read(const T* p, int64_t lanes) { return gather(p, 1, lanes); }
+template <class T> inline reg<T> read(const T* p, All) {
+  if constexpr (sizeof(reg<T>) == pb::L * sizeof(T)) {
+    reg<T> x;
+    std::memcpy(&x, p, sizeof x);
+    return x;
+  } else return gather(p, 1, pb::L);
+}
+""",
     "scatter": """\
 template <class T> inline void scatter(T* p, int64_t step, reg<T> x, int64_t lanes) {
   if constexpr (std::is_class_v<T>) {
@@ -106,7 +118,13 @@ template <class T> inline void scatter(T* p, int64_t step, reg<T> x, int64_t lan
   }
 }
 """,
-    "write": "template <class T> inline void write(T* p, reg<T> x, int64_t lanes) { scatter(p, 1, x, lanes); }\n",
+    "write": """\
+template <class T> inline void write(T* p, reg<T> x, int64_t lanes) { scatter(p, 1, x, lanes); }
+template <class T> inline void write(T* p, reg<T> x, All) {
+  if constexpr (sizeof x == pb::L * sizeof(T)) std::memcpy(p, &x, sizeof x);
+  else scatter(p, 1, x, pb::L);
+}
+""",
     "transpose get_transposed put_transposed": """\
 // Transposes a square of registers: pairs of them exchange blocks of 1 lane, of 2, of 4 and so on.
 template <int H = 1> inline void transpose(vec* rows) {
@@ -171,9 +189,20 @@ inline whole remainder(whole x, whole y) {  // has the sign of y
 }
 """,
     "each": """\
-inline vec each(vec x, double (*f)(double)) {
-  for (int i = 0; i < pb::L; i++) x[i] = float(f(x[i]));
+template <class V> inline V each(V x, double (*f)(double)) {
+  for (int i = 0; i < pb::L; i++) x[i] = f(x[i]);
   return x;
+}
+""",
+    "sine": """\
+inline doubles sine(doubles x, int64_t quarters_ahead, double (*exact)(double)) {
+  struct Halves { pb::dvec low, high; };
+  auto [low, high] = pb::bits<Halves>(x);
+  pb::dvec greatest = greater(greater(low, -low), greater(high, -high));
+  int64_t far = 0;
+  for (int i = 0; i < pb::L / 2; i++) far |= !(greatest[i] <= 0x1p30);
+  if (far) return each(x, exact);
+  return pb::bits<doubles>(Halves{pb::sine(low, quarters_ahead), pb::sine(high, quarters_ahead)});
 }
 """,
     "inverse_root": """\

@@ -68,6 +68,8 @@ class _TritonPrinter:
     def __init__(self, nest: Nest, names: Mapping[Buffer, str], generic: torch.dtype | None) -> None:
         self.nest, self.names, self.generic = nest, names, generic
         self.nodes = below(nest.stores)
+        if any(x.kind == Kind.DOUBLE for x in self.nodes):
+            raise Unsupported("float64 in Triton")
         self.registers = registers(self.nodes, names)
         self.reduced = any(x.reduces or x.text == "running" for x in self.nodes)
         lane = [] if nest.lane in (*nest.rows, *nest.sweep) else [nest.lane]

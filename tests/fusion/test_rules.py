@@ -48,6 +48,7 @@ EXACT: dict[str, Callable[..., Any]] = {
         torch.eye(5, 3),
     ),
     "integers": lambda x, y: integers((x.float() * 9).int().long(), (y.float() * 5).int().long()),
+    "doubles": lambda x, y: doubles(x.double() / 3, y),
     "narrow integers": lambda x, y: ((x.float() * 9).to(torch.int8) * 50, (x > y).sum(-1), (x > 0) & (y > 0)),
     "chosen rows": lambda x, y: chosen(x, (y.float() * 50).long().abs() % x.shape[0]),
 }
@@ -70,12 +71,44 @@ def integers(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )
 
 
+def doubles(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return results of arithmetic on doubles, with a tensor of another dtype."""
+    return (
+        a + b,
+        a * 0.1 - 1,
+        b / (a.abs() + 0.3),
+        -a,
+        torch.outer(a.reshape(-1)[:3], b.reshape(-1)[:2].double()),
+        a.clamp(-0.3, 0.7),
+        torch.maximum(a, b.double()),
+        a > b,
+        a == 0.1,
+        torch.where(a > 0.2, a, 0.1),
+        a.masked_fill(b > 0, math.inf),
+        torch.zeros_like(a),
+        a.float(),
+        a.half() + 1,
+        a.to(torch.bfloat16),
+        (a * 9).int(),
+        a.bool(),
+        (b > 0).double() + a,
+        torch.cat([a, a * 2], -1),
+        a.flip(0).contiguous(),
+    )
+
+
 def chosen(x: torch.Tensor, index: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return elements that are looked up along the first dimension, in each way there is."""
     flat = index.reshape(-1)
     rows = x.reshape(x.shape[0], -1)
     places = index.expand_as(x)
     return x.index_select(0, flat) * 2, F.embedding(index, rows), x[index], x[-1 - flat], x.gather(0, places)
+
+
+def functions_of_doubles(a: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return functions of each double."""
+    b = a.abs() + 0.1
+    return a.sin(), a.cos(), (a * 1e6).sin(), (a * 1e12).cos(), b.sqrt(), b.rsqrt(), b.reciprocal()
 
 
 NEAR: dict[str, Callable[..., Any]] = {
@@ -96,6 +129,7 @@ NEAR: dict[str, Callable[..., Any]] = {
         F.glu(torch.cat([x, x]), 0),
     ),
     "lengths": lambda x, y: (x.float().norm(dim=-1), F.normalize(x.float(), dim=0), x.log_softmax(-1)),
+    "functions of doubles": lambda x, y: functions_of_doubles(x.double() / 3),
     "sums so far": lambda x, y: (x.abs().cumsum(-1), (x.float() * 2).cumsum(0) + 1, (x > y).cumsum(0)),
 }
 IMAGES: dict[str, Callable[..., Any]] = {
@@ -326,7 +360,10 @@ def test_the_greater_of_two_bools_is_true() -> None:
         (lambda x: x @ x, "mm"),
         (lambda x: x.add_(1), "add_ into an input"),
         (lambda x: (x * 2)[0].zero_(), "zero_"),
-        (lambda x: x.double() + 1, "float64"),
+        (lambda x: x.double().sum(), "float64 beyond elementwise operators"),
+        (lambda x: F.gelu(x.double()), "float64 beyond elementwise operators"),
+        (lambda x: x.double().cumsum(0), "float64 beyond elementwise operators"),
+        (lambda x: x.double().exp(), "exp of float64"),
         (lambda x: x.median(), "median"),
         (lambda x: (x > 0).amax(0), "amax of bools"),
         (lambda x: F.batch_norm(x, x[0], x[1], training=True), "a batch norm that updates its statistics"),

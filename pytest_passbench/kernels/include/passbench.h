@@ -358,8 +358,10 @@ inline dvec sine(dvec x, int64_t quarters_ahead) {
   constexpr double magic = 0x1.8p52;
   dvec shifted = x * 0.6366197723675814 + magic, k = shifted - magic;
   dvec r = x - k * 0x1.921fb4p+0 - k * 0x1.4442dp-24 - k * 0x1.8469898cc517p-48, s = r * r;
-  dvec sin = r + r * s * poly(s, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800, 1.0 / 6227020800);
-  dvec cos = 1 + s * poly(s, -1.0 / 2, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600);
+  dvec sin = r + r * s * poly(s, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800, 1.0 / 6227020800,
+                             -1.0 / 1307674368000, 1.0 / 355687428096000);
+  dvec cos = 1 + s * poly(s, -1.0 / 2, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600,
+                           -1.0 / 87178291200, 1.0 / 20922789888000);
   lvec quarter = bits<lvec>(shifted) + quarters_ahead;
   return bits<dvec>(bits<lvec>((quarter & 1) != 0 ? cos : sin) ^ ((quarter & 2) << 62));
 }
