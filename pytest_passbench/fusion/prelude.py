@@ -319,7 +319,8 @@ template <class V> struct Moments {
     for (int64_t i = 0; i < count; i++) {
       V d = held[i] - mean;
       mean += d / (V{} + float(i + 1));
-      total += d * (held[i] - mean);
+      if constexpr (one) total = __builtin_fmaf(d, held[i] - mean, total);
+      else total = pb::fma(d, held[i] - mean, total);
     }
     for (int i = 0; i < 8 && levels; i++) {
       int64_t n = joined[0].n;
