@@ -166,10 +166,8 @@ class Lowering:
 
         Over no elements it is 0, and nothing is read. The memory of an input without elements has no address.
         """
-        if x.kind == Kind.DOUBLE:
-            raise Unsupported(IN_DOUBLE)
         if 0 in (self.loops.sizes[d] for d in self.loops.reduced):
-            return self.integer(0) if x.kind == Kind.WHOLE else self.number(0)
+            return self.cast(self.integer(0), x.kind)
         return self._node(how, (x, *others), x.kind, None, x.varies - self.loops.reduced, x.depth + 1)
 
     def running(self, x: Expression) -> Expression:

@@ -54,7 +54,7 @@ def _mean(lowering: Lowering, x: Expression) -> Expression:
 
 def _squares(lowering: Lowering, x: Expression, mean: Expression) -> Expression:
     """Return the sum of the squared distances to a mean."""
-    return lowering.reduce("sum", lowering.apply("({0} - {1}) * ({0} - {1})", x, mean))
+    return lowering.reduce("sum", lowering.apply("({0} - {1}) * ({0} - {1})", x, mean, kind=x.kind))
 
 
 def _moments(lowering: Lowering, x: Expression) -> tuple[Expression, Expression]:
@@ -80,14 +80,19 @@ def _sum(lowering: Lowering, call: Call, _index: Index) -> Expression:
         return lowering.reduce("sum", lowering.cast(x, Kind.WHOLE))
     if value.dtype != dtype and dtype != torch.float32:
         raise Unsupported(f"{call.name} of {value.dtype} in {dtype}".replace("torch.", ""))
-    x = lowering.real(x)
     if call.name in ("sum", "mean"):
+        x = lowering.real(x)
         total = lowering.reduce("total", x)  # halves are added as float32 by eager too
         return total if call.name == "sum" else lowering.apply("{0} / {1}", total, lowering.size(_count(lowering)))
     correction = call.arguments["correction"]
     divisor = max(_count(lowering) - (1 if correction is None else correction), 0)
-    text = "{0} / {1}" if call.name == "var" else "pb::sqrt({0} / {1})"
-    return lowering.apply(text, _squares(lowering, x, _mean(lowering, x)), lowering.size(divisor))
+    count, divisor = (lowering.cast(lowering.integer(size), Kind.DOUBLE) for size in (_count(lowering), divisor))
+    x = lowering.cast(x, Kind.DOUBLE)  # eager computes in doubles too, and rounds once
+    squares = _squares(lowering, x, lowering.apply("{0} / {1}", lowering.reduce("sum", x), count, kind=x.kind))
+    variance = lowering.apply("{0} / {1}", squares, divisor, kind=x.kind)
+    if call.name == "std":
+        variance = lowering.apply("each({0}, __builtin_sqrt)", variance, kind=x.kind)
+    return lowering.cast(variance, kind_of(dtype))
 
 
 @rule("linalg_vector_norm", loops=along)

@@ -20,8 +20,8 @@ IN_ORDER = frozenset({"rms_norm", "_weight_norm"})
 """The norms of which a C++ kernel adds the squares in the order of eager."""
 HALVES_IN_ORDER = frozenset({"layer_norm"})
 """The norms that a C++ kernel computes in the order of eager in half precision, and near enough in float32."""
-REORDERED = (NORMS - IN_ORDER) | {"softmax", "var", "std", "var_mean", "std_mean"}
-"""The operators whose sums a C++ kernel adds in another order than eager, or in float where eager adds in double."""
+REORDERED = (NORMS - IN_ORDER) | {"softmax"}
+"""The operators whose sums a C++ kernel adds in another order than eager."""
 CANCELLING = PRODUCTS | NORMS | {
     "gelu", "add", "sub", "batch_norm", "lerp", "mse_loss", "interpolate", "avg_pool1d", "avg_pool2d", "avg_pool3d",
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "mean", "sum", "cumsum",

@@ -17,7 +17,7 @@ from pytest_passbench.fusion.triton_text import in_triton
 
 WIDEST = 1 << 14
 """The elements of a row that a program holds as one block. A longer row is read in blocks, once for each sweep."""
-FIRST = {Kind.REAL: ("0.0", 'float("-inf")'), Kind.WHOLE: ("0", "-(2**63)")}
+FIRST = {Kind.REAL: ("0.0", 'float("-inf")'), Kind.DOUBLE: ("0.0", ""), Kind.WHOLE: ("0", "-(2**63)")}
 """What a sum and the greatest element begin with."""
 HEAD = "import triton\nimport triton.language as tl\n"
 
@@ -68,8 +68,6 @@ class _TritonPrinter:
     def __init__(self, nest: Nest, names: Mapping[Buffer, str], generic: torch.dtype | None) -> None:
         self.nest, self.names, self.generic = nest, names, generic
         self.nodes = below(nest.stores)
-        if any(x.kind == Kind.DOUBLE for x in self.nodes):
-            raise Unsupported("float64 in Triton")
         self.registers = registers(self.nodes, names)
         self.reduced = any(x.reduces or x.text == "running" for x in self.nodes)
         lane = [] if nest.lane in (*nest.rows, *nest.sweep) else [nest.lane]
@@ -216,8 +214,8 @@ class _TritonPrinter:
         terms = self._terms(access) + "".join(f" + {self._operand(y)} * {size_text(step)}" for y, step in lookups)
         mask = ", mask=inside, other=0" if self._full(x) else ""
         text = f"tl.load({self.names[access.buffer]}{'' if terms == '0' else f' + {terms}'}{mask})"
-        kind = {Kind.REAL: ".to(tl.float32)", Kind.WHOLE: ".to(tl.int64)", Kind.MASK: ""}[x.kind]
-        return text + ("" if access.buffer.dtype in (torch.float32, torch.int64) else kind)
+        as_read = x.kind == Kind.MASK or access.buffer.dtype in (torch.float32, torch.float64, torch.int64)
+        return text + ("" if as_read else f".to({_DTYPES[x.kind]})")
 
     def _put(self, store: Store) -> str:
         buffer, value = store.access.buffer, self._operand(store.value)
@@ -249,7 +247,7 @@ class _TritonPrinter:
         return any(access.at.steps[d] for d in self.inner)
 
 
-_DTYPES = {Kind.REAL: "tl.float32", Kind.WHOLE: "tl.int64", Kind.MASK: "tl.int1"}
+_DTYPES = {Kind.REAL: "tl.float32", Kind.DOUBLE: "tl.float64", Kind.WHOLE: "tl.int64", Kind.MASK: "tl.int1"}
 
 
 def _first(x: Expression) -> str:

@@ -29,7 +29,7 @@ INLINE = {
 EACH = {
     "__builtin_exp2": "tl.exp2({0})",
     "__builtin_log2": "tl.log2({0})", "__builtin_log10": "(tl.log({0}) * 0.4342944819032518)",
-    "__builtin_tan": "(tl.sin({0}) / tl.cos({0}))",
+    "__builtin_tan": "(tl.sin({0}) / tl.cos({0}))", "__builtin_sqrt": "tl.sqrt({0})", "__builtin_fabs": "tl.abs({0})",
 }  # fmt: skip
 HELPERS = {
     "rounded": '''\
@@ -145,8 +145,8 @@ def helpers(body: str) -> list[str]:
 
 def in_triton(text: str, operands: Sequence[str], kind: Kind) -> str:
     """Return a C++ expression in Triton's language, with its operands in place. Raises Unsupported if it has none."""
-    if text == "-__builtin_convertvector({0}, whole)":  # a mask's true is -1 in C++, and 1 in Triton
-        return f"{operands[0]}.to(tl.int64)"
+    if text.startswith("-__builtin_convertvector({0}"):  # a mask's true is -1 in C++, and 1 in Triton
+        text = text[1:]
     if text.startswith("({0} ? pb::all(1)"):
         return f"{operands[0]}.to(tl.float32)"
     return _Parser(text, operands, kind).whole()
@@ -215,7 +215,7 @@ class _Parser:
         return self.call(token)
 
     def call(self, name: str) -> str:
-        if name == "pb::vec":
+        if name in ("pb::vec", "doubles"):
             while self.peek() in ("{", "}"):
                 self.take()
             return "0.0"
@@ -243,8 +243,8 @@ class _Parser:
             arguments.append(self.choice())
         self.take(")")
         if name == "__builtin_convertvector":
-            kinds = {"vec": "{0}.to(tl.float32)", "whole": "{0}.to(tl.int64)", "ivec": "{0}"}
-            return kinds[arguments[1]].format(arguments[0])
+            dtypes = {"vec": "tl.float32", "doubles": "tl.float64", "whole": "tl.int64"}
+            return f"{arguments[0]}.to({dtypes[arguments[1]]})" if arguments[1] in dtypes else arguments[0]
         form = EACH.get(arguments[1]) if name == "each" else INLINE.get(name)
         if form is None:
             raise Unsupported(f"{arguments[1] if name == 'each' else name} in Triton")

@@ -48,6 +48,7 @@ EXACT: dict[str, Callable[..., Any]] = {
         torch.eye(5, 3),
     ),
     "integers": lambda x, y: integers((x.float() * 9).int().long(), (y.float() * 5).int().long()),
+    "variance": lambda x, y: (x.var(-1, correction=0), x.var(0, correction=0), (x + 1).std(0, correction=0)),
     "doubles": lambda x, y: doubles(x.double() / 3, y),
     "narrow integers": lambda x, y: ((x.float() * 9).to(torch.int8) * 50, (x > y).sum(-1), (x > 0) & (y > 0)),
     "chosen rows": lambda x, y: chosen(x, (y.float() * 50).long().abs() % x.shape[0]),
@@ -117,11 +118,6 @@ NEAR: dict[str, Callable[..., Any]] = {
     "roots": lambda x, y: (x.abs().sqrt(), (x + y).abs().sqrt() / 3),
     "sums": lambda x, y: (x.abs().sum(-1), x.abs().mean(0), x.abs().sum(), x.abs()[None].mean((0, -1), keepdim=True)),
     "softmax": lambda x, y: (x.softmax(-1), x.softmax(0)),
-    "variance": lambda x, y: (
-        x.var(-1, correction=0),
-        x.float().var(0, correction=0),
-        x.float().std(0, correction=0),
-    ),
     "waves": lambda x, y: (x.sin(), (x * 3).cos(), F.elu(x), F.logsigmoid(x.float()), F.mse_loss(x, x * 2)),
     "blends": lambda x, y: (
         torch.lerp(x, x * 2, 0.3),
@@ -291,6 +287,11 @@ def test_a_norm_of_halves_has_the_bits_of_eager(name: str, dtype: torch.dtype) -
         draws = torch.Generator().manual_seed(size)
         x, w = (torch.randn(*sizes, generator=draws).to(dtype) for sizes in ((2, 30, size), (size,)))
         assert_equal(HALF_NORMS[name], [x * 1.3 + 0.2, w], exact=True)
+
+
+def test_what_a_row_of_halves_has_beyond_whole_steps_is_added_as_eager_does() -> None:
+    x = torch.randn(60_000, 24, generator=torch.Generator().manual_seed(1)).half()
+    assert_equal(lambda x: F.layer_norm(x, (24,), x[0].abs(), x[1]), [x], exact=True)
 
 
 def test_a_length_in_float16_adds_squares_one_by_one() -> None:
