@@ -23,8 +23,11 @@ from pytest_passbench.judge.measure.cpu_clock import ENGINE, PYTHON, CpuClock
 from pytest_passbench.timing.measurement import Arms
 from pytest_passbench.timing.rounds import disturbed
 
-WARM_BLOCKS, BLOCKS, TRIES = 3, 8, 5
-PAUSE = 0.2  # seconds between tries, since what others do on the machine comes in bursts
+WARM_BLOCKS, BLOCKS, TRIES = 3, 8, 10
+#: A try beyond the bound counts 1, one that is clearly within it -1, and one far within it as much as two. At these sums
+#: a program is accused or cleared: a sequential test (Wald, 1945), since noise may mislead a try.
+ACCUSED, CLEARED = 4, -2
+PAUSE = 0.2  # seconds after a try that clears nobody, since what others do on the machine comes in bursts
 QUARTER = 4  # one block in so many may be shorter than the value that counts: beside others, single ones are
 #: What a program without kernels computes with in their results' place: the least time counts. An operator of eager's
 #: may be slow for any one of them: a division by zeros, or a product with results that are the same tensor each time.
@@ -41,8 +44,9 @@ MAX_HALF_WIDTH = 0.1
 COSTS = {ENGINE: (0.5e-6, 0.1e-6), PYTHON: (100e-6, 10e-6)}
 #: So many times shorter than the floor and the kernels' time together a block may seem.
 MAX_GAIN = 1.12
-#: From here on, one try says little. A program that is as near to the bound needs two tries within it.
+#: From here on, a try counts for nothing.
 NEAR_GAIN = 1.06
+FAR = 2  # times longer than its floor, a block is far within the bound
 
 
 class ClockFloor:
@@ -66,23 +70,20 @@ class ClockFloor:
             self._upper_share = self._share * math.exp(min(estimate.half_width, MAX_HALF_WIDTH))
         self._least = self._kernels = math.inf
         self._wrong: list[Finding] = []
-        self._near = False  # to the bound, in the last try
+        self._score = 0  # of the last try, if it was not beyond the bound
         self._rng = bench.secret.stream("floor")
 
     def findings(self) -> list[Finding]:
         """Return a violation if the candidate's blocks were shorter than an honest program's can be.
 
-        The candidate's value is the estimate from its pairs. It must be below the floor of several tries, each in new
-        processes, all but one of them. Raises ArmFailed for eager, and if the kernels alone fail in every try. A
-        candidate could make them fail to be rid of this audit.
+        The candidate's value is the estimate from its pairs. Several tries decide, each in new processes. Raises
+        ArmFailed for eager, and if the kernels alone failed in a try and the others do not decide. A candidate could
+        make them fail to be rid of this audit.
         """
         if not self._template.idles or self._share == math.inf or not self._could_gain:
             return []
-        findings, failures, near = list[Finding](), list[ArmFailed](), 0
-        for number in range(TRIES):
-            if number:
-                with self._bench.deadline.paused():
-                    time.sleep(PAUSE)
+        total, failures = 0, list[ArmFailed]()
+        for _ in range(TRIES):
             try:
                 suspected = self._floor() or self._with_kernels()
             except ArmFailed as failure:
@@ -90,13 +91,17 @@ class ClockFloor:
                     raise
                 failures.append(failure)
                 continue
-            near += not suspected and self._near
-            if self._wrong or (not suspected and (not self._near or near > 1)):
+            total += 1 if suspected else self._score
+            if self._wrong or total <= CLEARED:
                 return self._wrong[:1]
-            findings = suspected or findings
-        if failures and not findings:
+            if total >= ACCUSED:
+                return suspected
+            if suspected or not self._score:
+                with self._bench.deadline.paused():
+                    time.sleep(PAUSE)
+        if failures:
             raise failures[-1]
-        return findings
+        return []
 
     @property
     def _could_gain(self) -> bool:
@@ -115,6 +120,7 @@ class ClockFloor:
         for contents in CONTENTS:
             self._least = min(self._least, self._ratio_without_kernels(contents))
             if self._upper_share >= self._least * (1 - MARGIN):
+                self._score = CLEARED if self._upper_share >= FAR * self._least else -1
                 return []
         message = (
             f"a block takes {self._share:.2f} times as long as eager's, and {self._least:.2f} times without its "
@@ -128,13 +134,12 @@ class ClockFloor:
         Nobody's blocks are shorter than the kernels' time. So where the floor is a small share of the blocks, the two
         together cannot be much longer than the blocks are.
         """
-        self._near = False
         small = self._least <= (MAX_GAIN - 1) * self._share
         if small or not self._alone or self._blocks is None:
             return []
         self._kernels = self._ratio_of_kernels()
         gain = (self._least + self._kernels) / self._upper_share
-        self._near = gain > NEAR_GAIN
+        self._score = 0 if gain > NEAR_GAIN else -1
         if gain <= MAX_GAIN:
             return []
         message = (
