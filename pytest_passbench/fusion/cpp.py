@@ -89,8 +89,8 @@ class Printer:
             return f"Ordered r{x.number}{{terms{x.number}.data}};"
         if x.text == "chain" and self.generic is not None:
             return f"std::conditional_t<std::is_same_v<T, pb::f16>, Chain<{x.kind}>, Sum<{x.kind}>> r{x.number};"
-        if x.text == "mean":
-            return f"Moments<{'vec' if self.nest.vertical else 'float'}> r{x.number};"
+        if x.text.startswith("mean "):
+            return f"Moments<{'vec' if self.nest.vertical else 'float'}, {x.text.split()[1]}> r{x.number};"
         return f"{REDUCERS[x.text]}<{x.kind}> r{x.number};"
 
     def _comment(self, reductions: Sequence[Expression]) -> list[str]:

@@ -168,7 +168,8 @@ class Expression:
 
     ``text`` is C++ with ``{0}``, ``{1}`` for the operands, or ``load``, ``sum``, ``greatest``; ``total`` is a sum in
     the order in which ``torch.sum`` adds a row, as far as the loops allow, and ``chain`` one that adds each term in
-    turn. ``mean`` is in the order of torch's norms; then ``squares`` has the squared distances from it, and the mean.
+    turn. ``mean`` and a C++ type is in the order of torch's norms of that type; then ``squares`` has the squared
+    distances from it, and the mean.
     ``varies`` has the dimensions it depends on, ``depth`` the number of reductions below it, one over another.
     ``name`` and ``operator`` are those of the value in the user's graph.
     """
@@ -186,7 +187,7 @@ class Expression:
     @property
     def reduces(self) -> bool:
         """True for a reduction."""
-        return self.text in ("sum", "total", "chain", "mean", "squares", "greatest")
+        return self.text.split()[0] in ("sum", "total", "chain", "mean", "squares", "greatest")
 
     @property
     def constant(self) -> bool:

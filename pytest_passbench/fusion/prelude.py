@@ -253,8 +253,9 @@ template <class V> struct Chain {  // adds each term in turn, as eager's norm of
     "Moments": """\
 // The mean of a row and the sum of squared distances from it, with the bits of torch's norms of halves: 16 chains,
 // each begun anew after 16 steps, are joined in pairs. A value is a float of one row, or a register of many rows.
+// Torch's compiler fused the last product of what is left for float16 alone.
 typedef float eight __attribute__((vector_size(32)));
-template <class V> struct Moments {
+template <class V, class T> struct Moments {
   static constexpr bool one = std::is_same_v<V, float>;
   static constexpr int W = 16, WHOLE = 16 * W, K = one ? 1 : 8;
   using C = std::conditional_t<one, eight, vec>;
@@ -319,7 +320,8 @@ template <class V> struct Moments {
     for (int64_t i = 0; i < count; i++) {
       V d = held[i] - mean;
       mean += d / (V{} + float(i + 1));
-      if constexpr (one) total = __builtin_fmaf(d, held[i] - mean, total);
+      if constexpr (!std::is_same_v<T, pb::f16>) total += d * (held[i] - mean);
+      else if constexpr (one) total = __builtin_fmaf(d, held[i] - mean, total);
       else total = pb::fma(d, held[i] - mean, total);
     }
     for (int i = 0; i < 8 && levels; i++) {

@@ -67,7 +67,7 @@ def _moments_in_order(lowering: Lowering, x: Expression, dtype: torch.dtype) -> 
     """Return the mean and the variance of a row of a dtype. In half precision they have the bits of eager's."""
     if dtype not in (*HALVES, lowering.generic):
         return _moments(lowering, x)
-    mean = lowering.reduce("mean", x)
+    mean = lowering.reduce(f"mean {lowering.c_type(dtype)}", x)
     squares = lowering.reduce("squares", lowering.apply("({0} - {1}) * ({0} - {1})", x, mean), mean)
     return mean, lowering.apply("{0} / {1}", squares, lowering.size(_count(lowering)))
 

@@ -165,7 +165,7 @@ class _TritonPrinter:
         """Return what a block of terms is reduced to along its rows."""
         if x.text == "greatest":
             return f"tl.max({terms}, 1, keep_dims=True)"
-        size = f" / {_product(self.nest.sizes[d] for d in self.inner)}" if x.text == "mean" else ""
+        size = f" / {_product(self.nest.sizes[d] for d in self.inner)}" if x.text.startswith("mean ") else ""
         return f"tl.sum({terms}, 1, keep_dims=True){size}"
 
     def _closure(self, goals: Iterable[Expression]) -> list[Expression]:

@@ -289,8 +289,9 @@ def test_a_norm_of_halves_has_the_bits_of_eager(name: str, dtype: torch.dtype) -
         assert_equal(HALF_NORMS[name], [x * 1.3 + 0.2, w], exact=True)
 
 
-def test_what_a_row_of_halves_has_beyond_whole_steps_is_added_as_eager_does() -> None:
-    x = torch.randn(60_000, 24, generator=torch.Generator().manual_seed(1)).half()
+@pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
+def test_what_a_row_of_halves_has_beyond_whole_steps_is_added_as_eager_does(dtype: torch.dtype) -> None:
+    x = torch.randn(120_000, 24, generator=torch.Generator().manual_seed(1)).to(dtype)
     assert_equal(lambda x: F.layer_norm(x, (24,), x[0].abs(), x[1]), [x], exact=True)
 
 

@@ -24,8 +24,8 @@ from pytest_passbench.timing.measurement import Arms
 from pytest_passbench.timing.rounds import disturbed
 
 WARM_BLOCKS, BLOCKS, TRIES = 3, 8, 10
-#: A try beyond the bound counts 1, one that is clearly within it -1, and one far within it as much as two. At these sums
-#: a program is accused or cleared: a sequential test (Wald, 1945), since noise may mislead a try.
+#: A try beyond the bound counts 1, one that is clearly within it -1, and one far within it as much as two. A sum of
+#: these decides: a sequential test (Wald, 1945), since noise may mislead a single try.
 ACCUSED, CLEARED = 4, -2
 PAUSE = 0.2  # seconds after a try that clears nobody, since what others do on the machine comes in bursts
 QUARTER = 4  # one block in so many may be shorter than the value that counts: beside others, single ones are
