@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+import torch
+
 from pytest_passbench.core.schema import Text, Whole, Word
 from pytest_passbench.core.typed import Data, Most
 from pytest_passbench.plans.values import ConstantSchema, Identifier, Scalar
@@ -265,6 +267,11 @@ class LaunchPlan(Data):
     def uses_triton(self) -> bool:
         """True if one of its kernels is Triton's."""
         return any(isinstance(kernel, TritonKernel) for kernel in self.kernels)
+
+
+def form_of(tensor: torch.Tensor) -> Form:
+    """Return the form of a tensor."""
+    return Form(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(tensor.stride()))
 
 
 def contiguous(dtype: str, shape: tuple[int, ...]) -> Form:

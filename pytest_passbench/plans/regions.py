@@ -17,7 +17,7 @@ from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.core.schema import Anything, Fields, Items, Text, Whole, refusal
 from pytest_passbench.core.typed import schema_of
 from pytest_passbench.plans.graphs import MAX_CALLS, Traced, from_data, function_name, opaque_call, to_data
-from pytest_passbench.plans.launch import MAX_EXTENT, MAX_GRAPH_CHARACTERS, Form
+from pytest_passbench.plans.launch import MAX_EXTENT, MAX_GRAPH_CHARACTERS, Form, form_of
 from pytest_passbench.plans.parse import bytes_of
 from pytest_passbench.plans.values import MAX_NAME_CHARACTERS, decode, encode
 
@@ -118,8 +118,7 @@ class _Memory:
         if not _is_plain(value):
             raise refusal("a tensor without strides")
         number = self._number(value)
-        form = Form(str(value.dtype).removeprefix("torch."), tuple(value.shape), value.stride())
-        return {"tensor": [*form.to_data(), number, _offset(value) - self._starts[number]]}
+        return {"tensor": [*form_of(value).to_data(), number, _offset(value) - self._starts[number]]}
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

@@ -31,6 +31,7 @@ from pytest_passbench.plans.launch import (
     Request,
     Source,
     Step,
+    form_of,
 )
 from pytest_passbench.plans.values import encode
 
@@ -99,7 +100,7 @@ class Recording(TorchDispatchMode):
         offset = tensor.data_ptr() - begin if tensor.numel() else 0
         if offset < 0:
             raise plan_refused("outside", "reads memory before the first element of its argument")
-        return Operand(source, index, offset, _form(tensor))
+        return Operand(source, index, offset, form_of(tensor))
 
     def address(self, address: int) -> Operand | None:
         """Return the operand at an address, or None for a null pointer. Raises Rejected for unknown memory."""
@@ -196,7 +197,7 @@ class Recording(TorchDispatchMode):
             place = _FULL[name]
             fill = args[place] if len(args) > place else kwargs.get("fill_value", kwargs.get("s"))
         self._new_buffer(result)
-        self.steps.append(Allocate(_form(result), fill))
+        self.steps.append(Allocate(form_of(result), fill))
         return result
 
     def _filled(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -220,7 +221,7 @@ class Recording(TorchDispatchMode):
         if _storage(result) in self._places:
             return result
         self._new_buffer(result)
-        self.steps.append(Allocate(_form(result)))
+        self.steps.append(Allocate(form_of(result)))
         whole = origin if origin.shape == result.shape else origin.reshape(result.shape)
         self.steps.append(Copy(self.operand(result), self.operand(whole)))
         return result
@@ -261,9 +262,6 @@ class Recording(TorchDispatchMode):
 def _storage(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
-
-def _form(tensor: torch.Tensor) -> Form:
-    return Form(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(tensor.stride()))
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

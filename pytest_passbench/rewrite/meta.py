@@ -13,7 +13,7 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.node import map_arg
 
-from pytest_passbench.plans.launch import ITEM_BYTES, MAX_DIMENSIONS, Form
+from pytest_passbench.plans.launch import ITEM_BYTES, MAX_DIMENSIONS, Form, form_of
 from pytest_passbench.plans.values import MAX_ITEMS
 from pytest_passbench.rewrite import names
 from pytest_passbench.suite import batching
@@ -137,14 +137,19 @@ def forget_values(gm: GraphModule) -> None:
         node.meta.pop("passbench", None)
 
 
-def _recorded_form(node: Node) -> RecordedForm | None:
-    value = value_of(node)
+def planned_form(value: Any) -> Form | None:
+    """Return the form of a value, or None if it is no tensor of a form that plans know."""
     if not isinstance(value, torch.Tensor) or batching.is_batched(value) or value.dim() > MAX_DIMENSIONS:
         return None
-    dtype = str(value.dtype).removeprefix("torch.")
-    if dtype not in ITEM_BYTES or value.is_neg() or value.is_conj():
+    form = form_of(value)
+    return form if form.dtype in ITEM_BYTES else None
+
+
+def _recorded_form(node: Node) -> RecordedForm | None:
+    value = value_of(node)
+    form, offset = planned_form(value), 0
+    if form is None or value.is_neg() or value.is_conj():
         return None
-    form, offset = Form(dtype, tuple(value.shape), tuple(value.stride())), 0
     base = next((item for item in node.all_input_nodes if storages(value) & storages(value_of(item))), None)
     if isinstance(of_base := value_of(base), torch.Tensor):
         starts = (tensor.storage_offset() * tensor.element_size() for tensor in (value, of_base))
