@@ -107,7 +107,12 @@ class Request(Data):
     results: Annotated[tuple[Result | None, ...], Most(MAX_ARGUMENTS)] = ()
     region: Annotated[str, Text(MAX_GRAPH_CHARACTERS)] = ""
 
-
+    def values(self, result: Any) -> tuple[Any, ...] | None:
+        """Return the values in what a wrapper returned, or None if it returned another number of them."""
+        if not self.sequence or (self.outputs == 1 and isinstance(result, torch.Tensor)):
+            return (result,)
+        fits = isinstance(result, (tuple, list)) and len(result) == self.outputs
+        return tuple(result) if fits else None
 @dataclass(frozen=True)
 class Operand(Data, tag="operand"):
     """A tensor that a step works on: a form, ``offset`` bytes into an argument, a buffer or a table."""

@@ -76,13 +76,8 @@ class Recording(TorchDispatchMode):
         return LaunchPlan(self._request.tensors, tables, tuple(self._kernels), tuple(self.steps), returns)
 
     def _results(self, result: Any) -> tuple[Any, ...]:
-        if not self._request.sequence:
-            values: tuple[Any, ...] = (result,)
-        elif isinstance(result, torch.Tensor) and self._request.outputs == 1:
-            values = (result,)
-        elif isinstance(result, (tuple, list)) and len(result) == self._request.outputs:
-            values = tuple(result)
-        else:
+        values = self._request.values(result)
+        if values is None:
             actual = counted(len(result), "value") if isinstance(result, (tuple, list)) else _kind(result)
             raise plan_refused("result", f"returns {actual}, and the pattern returns {self._request.outputs}")
         for value in values:
