@@ -20,8 +20,9 @@ from pytest_passbench.fusion.ir import Unsupported, Value
 from pytest_passbench.fusion.kernel import kernel
 from pytest_passbench.fusion.roundings import PRODUCTS
 from pytest_passbench.fusion.schedule import schedule
-from pytest_passbench.fusion.trace import tensors, trace
+from pytest_passbench.fusion.trace import trace
 from pytest_passbench.plans.launch import MAX_ARGUMENTS, MAX_SOURCE_CHARACTERS
+from pytest_passbench.plans.values import storage_of, tensors_in
 from pytest_passbench.suite.opnames import op_name
 
 LANE_BY_LANE = frozenset(name for name, text in UNARY.items() if text.startswith("each("))
@@ -43,7 +44,7 @@ def _is_shared(node: Node) -> bool:
 
 
 def _memory(node: Node) -> set[int]:
-    return {int(tensor.untyped_storage()._cdata) for tensor in tensors(node.meta.get("val"))}
+    return set(map(storage_of, tensors_in(node.meta.get("val"))))
 
 
 def reason(node: Node) -> str:

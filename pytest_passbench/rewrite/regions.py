@@ -97,12 +97,8 @@ class RegionSplice(Splice):
         for number, source in enumerate(self.inputs):
             copies[source] = graph.placeholder(f"x{number}")
         for node in self.nodes:
-            copies[node] = graph.create_node(
-                node.op,
-                node.target,
-                map_arg(node.args, copies.__getitem__),
-                map_arg(node.kwargs, copies.__getitem__),
-            )
+            args, kwargs = map_arg((node.args, node.kwargs), copies.__getitem__)
+            copies[node] = graph.create_node(node.op, node.target, args, kwargs)
         graph.output(tuple(copies[node] for node in self.outputs))
         values = {copy: value_of(node) for node, copy in copies.items()}
         return graph_text(graph, values.get, names=False)

@@ -33,6 +33,7 @@ from pytest_passbench.plans.launch import (
     TritonType,
     Tuned,
 )
+from pytest_passbench.plans.values import tensors_in
 from pytest_passbench.runner.cuda.machine_code import PlanBinaries
 from pytest_passbench.runner.engine import Engine
 from pytest_passbench.runner.memory_contents import Contents
@@ -49,7 +50,6 @@ from pytest_passbench.runner.plan_runtime import (
     refuse_argument,
     refuse_shared,
     reinterpret,
-    tensor_leaves,
     triton_type,
     zero,
 )
@@ -224,7 +224,7 @@ class _PlanPrinter:
             "empty": allocator(device),
             "view": reinterpret,
             "check": layout_check(),
-            "leaves": tensor_leaves,
+            "leaves": tensors_in,
             "wrong": refuse_argument,
             "shared": refuse_shared,
             "inf": math.inf,
