@@ -30,13 +30,14 @@ from pytest_passbench.core.float64_errors import ReferenceOutput
 from pytest_passbench.core.ladder import T_STRICT, tolerances
 from pytest_passbench.core.task import Task
 from pytest_passbench.fusion import Unsupported, kernel
-from pytest_passbench.fusion.regions import annotate, reason, split
+from pytest_passbench.fusion.regions import reason
 from pytest_passbench.kernels.toolchain import CompileError
 from pytest_passbench.rewrite.effects import thread_inplace
 from pytest_passbench.runner.program import in_float64
 from pytest_passbench.suite import find
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.instantiate import example_inputs
+from shared.regions import annotate, split
 
 CLASSES = {
     "convolution": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",

@@ -12,14 +12,14 @@ import torch
 from torch.fx import Graph, GraphModule
 
 from pytest_passbench.deploy.gradients import needs_gradients
-from pytest_passbench.deploy.layouts import keep_layouts
 from pytest_passbench.deploy.passes import DeployedPasses, open_directory
 from pytest_passbench.deploy.report import AppliedGraph, DeploymentReport
 from pytest_passbench.deploy.sizes import SizedGraph, with_numbers
 from pytest_passbench.rewrite.apply import apply_passes
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.meta import copied, forget_values, storages
-from pytest_passbench.rewrite.opaque import opaque
+from pytest_passbench.rewrite.opaque import opaque, with_strides
+from pytest_passbench.rewrite.passes import Kernel
 from pytest_passbench.runner.plan_runtime import WrongArgument
 
 GraphFunction = Callable[..., Any]
@@ -33,12 +33,8 @@ class PassWarning(UserWarning):
     """A graph, or a part of it, runs in eager although a pass was asked for."""
 
 
-class PassBackend:
-    """A backend of ``torch.compile`` that applies a candidate's passes to each graph, as the judge does.
-
-    What no pass matches stays eager's. A pass that cannot be loaded raises PassError when the backend is made. One
-    that fails in a graph is left out of it, with a warning. A graph that needs gradients runs in eager.
-    """
+class _Deployment:
+    """The passes of a candidate, and a report of the graphs so far."""
 
     def __init__(self, candidate: str | Path, *, task: str | None = None) -> None:
         """Load the passes for all tasks of the candidate, or those for ``task``.
@@ -48,23 +44,34 @@ class PassBackend:
         self._source = DeployedPasses(open_directory(candidate, task))
         self._report = DeploymentReport()
 
+    def report(self) -> DeploymentReport:
+        """Return what was matched, and what was left, in all graphs so far."""
+        return self._report
+
+    def _next_graph(self) -> AppliedGraph:
+        self._report.graphs.append(AppliedGraph())
+        return self._report.graphs[-1]
+
+
+class PassBackend(_Deployment):
+    """A backend of ``torch.compile`` that applies a candidate's passes to each graph, as the judge does.
+
+    What no pass matches stays eager's. A pass that cannot be loaded raises PassError when the backend is made. One
+    that fails in a graph is left out of it, with a warning. A graph that needs gradients runs in eager.
+    """
+
     def __call__(self, graph: GraphModule, example_inputs: Sequence[Any]) -> GraphFunction:
         """Return the graph with its passes, as ``torch.compile`` asks for it."""
         if any(isinstance(value, torch.SymInt) for value in example_inputs):
             return SizedGraph(graph, self._with_passes, MAX_SIZES)
         return self._with_passes(graph, example_inputs)
 
-    def report(self) -> DeploymentReport:
-        """Return what was matched, and what was left to eager, in all graphs so far."""
-        return self._report
-
     def _with_passes(self, graph: GraphModule, inputs: Sequence[Any]) -> GraphFunction:
         """Return the graph for inputs of these layouts. Its first call is made here, on copies.
 
         It draws no random numbers from the program's generators: with dynamic sizes, it is within a call.
         """
-        record = AppliedGraph()
-        self._report.graphs.append(record)
+        record = self._next_graph()
         if needs_gradients(graph, inputs):
             _warn(record, f"a graph that needs gradients runs in eager {_NO_GRAD}")
             return _function(graph)
@@ -88,7 +95,7 @@ def applied(
     while True:
         try:
             result = apply_passes(graph, passes, list(inputs), source)
-            keep_layouts(result.module)
+            _keep_strides(result.module)
             copies = [copied(value) for value in inputs]
             versions = [getattr(value, "_version", 0) for value in copies]
             if result.matches:
@@ -112,6 +119,46 @@ def applied(
         left = [(report.name, reason) for report in result.reports for reason in report.left]
         record.notes += [f"pass {name} leaves to eager {reason}" for name, reason in left]
         return result.module, [place for place, changes in enumerate(written) if changes]
+
+
+def _keep_strides(module: GraphModule) -> None:
+    """Have each kernel of a rewritten graph give results with eager's strides. ``as_strided`` and ``view`` need them.
+
+    The graph's nodes have the values that :func:`~pytest_passbench.rewrite.meta.record_values` recorded.
+    """
+    for node in module.graph.nodes:
+        if "passbench_pass" in node.meta:
+            node.target = _with_eagers_strides(node.target, node.meta["passbench"])
+    module.recompile()
+
+
+def _with_eagers_strides(kernel: Kernel, eager: Any) -> Kernel:
+    """Return a kernel that copies each result of other strides than eager's has. ``eager`` is its node's value."""
+    single = not isinstance(eager, (tuple, list))
+    layouts = [_layout(value) for value in ((eager,) if single else eager)]
+
+    def call(*tensors: torch.Tensor) -> Any:
+        result = kernel(*tensors)
+        pairs = zip((result,) if single else result, layouts, strict=False)
+        values = tuple(
+            with_strides(value, layout[1])
+            if layout is not None and value.shape == layout[0] and value.stride() != layout[1]
+            else value
+            for value, layout in pairs
+        )
+        return values[0] if single else values
+
+    return call
+
+
+def _layout(value: Any) -> tuple[torch.Size, tuple[int, ...]] | None:
+    """Return the shape and the strides of a value. Return None if a copy cannot have them.
+
+    Such a value is no tensor, or elements of it share memory, as those of an expanded tensor do.
+    """
+    if not isinstance(value, torch.Tensor) or torch._debug_has_internal_overlap(value) == 1:
+        return None
+    return value.shape, value.stride()
 
 
 def _differ(value: Any, copy: Any) -> bool:
@@ -168,24 +215,19 @@ def _warn(record: AppliedGraph, message: str) -> None:
         warnings.warn(f"passbench: {message}", PassWarning, stacklevel=2)
 
 
-class InductorPass:
+class InductorPass(_Deployment):
     """A candidate's passes for ``torch._inductor.config.pre_grad_custom_pass``. TorchInductor compiles the rest.
 
     It has no ``uuid``: a graph from TorchInductor's cache would call operators that only this process has.
     """
 
-    def __init__(self, candidate: str | Path, *, task: str | None = None) -> None:
-        """Load the passes, as :class:`PassBackend` does."""
-        self._source = DeployedPasses(open_directory(candidate, task))
-        self._report = DeploymentReport()
 
     def __call__(self, graph: Graph) -> None:
         """Apply the passes to a graph in place.
 
         A graph that needs gradients, or has dynamic sizes, is left as it is, with a warning.
         """
-        record = AppliedGraph()
-        self._report.graphs.append(record)
+        record = self._next_graph()
         inputs = [node.meta.get("example_value") for node in graph.find_nodes(op="placeholder")]
         if any(not isinstance(value, torch.Tensor) or not with_numbers(value) for value in inputs):
             _warn(record, "a graph with dynamic sizes is left to TorchInductor")
@@ -204,11 +246,6 @@ class InductorPass:
             _warn(record, f"a graph is left to TorchInductor: {_SHARED}")
         elif record.matches:
             _replace(graph, opaque(module).graph)
-
-    def report(self) -> DeploymentReport:
-        """Return what was matched, and what was left, in all graphs so far."""
-        return self._report
-
 
 def _sample(value: torch.Tensor) -> torch.Tensor:
     """Return a tensor with data in the form of one without: random numbers, or zeros for integers and bools."""

@@ -15,9 +15,9 @@ from torch.fx import Node
 from pytest_passbench.first_pass.forms import GraphForm
 from pytest_passbench.first_pass.naming import named
 from pytest_passbench.fusion import Unsupported
-from pytest_passbench.fusion.ir import Trace
+from pytest_passbench.fusion.ir import HALVES, Trace
 from pytest_passbench.fusion.regions import called
-from pytest_passbench.fusion.roundings import HALVES, cancelling, reorders
+from pytest_passbench.fusion.roundings import cancelling, reorders
 from pytest_passbench.fusion.schedule import schedule
 from pytest_passbench.fusion.trace import Recorder, trace
 

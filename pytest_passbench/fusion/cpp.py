@@ -8,7 +8,20 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
-from pytest_passbench.fusion.ir import HALVES, Access, Buffer, Expression, Kind, Nest, Store, below, c_type, size_text
+from pytest_passbench.fusion.ir import (
+    HALVES,
+    Access,
+    Buffer,
+    Expression,
+    Kind,
+    Nest,
+    Store,
+    below,
+    c_type,
+    place_text,
+    size_text,
+    times_text,
+)
 from pytest_passbench.fusion.prelude import PARTS
 from pytest_passbench.fusion.tiles import crosses, turned
 from pytest_passbench.fusion.triton_text import HELPERS
@@ -31,7 +44,8 @@ class Printer:
         self.nest, self.names = turned(nest), names
         loops = dict.fromkeys((*self.nest.rows, *self.nest.sweep, self.nest.lane))
         self.generic = generic
-        self.places = {d: place for place, d in enumerate(loops)}
+        #: The names of loops' counters. They are numbered, so tensors with other dimensions may have the same text.
+        self.counters = {d: f"i{place}" for place, d in enumerate(loops)}
         self.tiles: list[tuple[bool, str]] = []  # of the sweep that is being printed: written or read, and its line
         self.stores = [_unrounded(store, generic) for store in nest.stores]
         self.nodes = below(tuple(self.stores))
@@ -154,7 +168,8 @@ class Printer:
         if lanes != "1" and self._tiled(access):
             return self._tile(access, written=False)
         if access.buffer is None:
-            return f"{'line' if x.kind == Kind.WHOLE else 'ramp'}({self._terms(access)}, {size_text(step)})"
+            function = "line" if x.kind == Kind.WHOLE else "ramp"
+            return f"{function}({place_text(access, self.counters)}, {size_text(step)})"
         lookups = list(zip(x.operands, access.strides, strict=True))
         spread = [(y, stride) for y, stride in lookups if lanes != "1" and y.varies & self.nest.laned]
         place = self._address(access) + "".join(
@@ -204,7 +219,7 @@ class Printer:
     def _tile(self, access: Access, written: bool) -> str:
         """Return the register of a tile that a turn of the loop along it reads or writes."""
         rows, function = f"rows{len(self.tiles)}", "put_transposed" if written else "get_transposed"
-        turn = self._loop(self.nest.sweep[-1])
+        turn = self.counters[self.nest.sweep[-1]]
         place = re.sub(rf"\b{turn}\b", "tile", self._address(access))
         step = size_text(access.at.steps[self.nest.lane])
         self.tiles.append((written, f"{function}({rows}, {place}, {step}, lanes, height);"))
@@ -212,14 +227,9 @@ class Printer:
 
     def _address(self, access: Access) -> str:
         assert access.buffer is not None
-        terms = self._terms(access)
+        terms = place_text(access, self.counters)
         return self.names[access.buffer] + (f" + {terms}" if terms != "0" else "")
 
-    def _terms(self, access: Access) -> str:
-        """Return where an access lies in its buffer, for the first lane."""
-        terms = [size_text(access.at.offset)] if access.at.offset else []
-        terms += [self._times(d, step) for d, step in enumerate(access.at.steps) if step and d in self.places]
-        return " + ".join(terms) or "0"
 
     def _full(self, x: Expression) -> bool:
         return bool(x.varies & self.nest.swept)
@@ -229,16 +239,10 @@ class Printer:
 
     # -- loops
 
-    def _loop(self, d: int) -> str:
-        """Return the name of a loop: they are counted, so tensors with other dimensions may have the same text."""
-        return f"i{self.places[d]}"
-
-    def _times(self, d: int, step: int) -> str:
-        return self._loop(d) + ("" if step == 1 else f" * {size_text(step)}")
 
     def _loops(self, dims: Iterable[int], body: list[str]) -> list[str]:
         for d in reversed(list(dims)):
-            i, size = self._loop(d), size_text(self.nest.sizes[d], d not in self.nest.sweep)
+            i, size = self.counters[d], size_text(self.nest.sizes[d], d not in self.nest.sweep)
             body = [f"for (int64_t {i} = 0; {i} < {size}; {i}++) {{", *_indented(body), "}"]
         return body
 
@@ -247,12 +251,13 @@ class Printer:
             return self._loops(self.nest.sweep[:-1], self._along_tiles(body))
         if self.nest.vertical:
             return self._loops(self.nest.sweep, body)
-        return self._loops(self._outside(), self._lanes(self.nest.lane, body))
+        outside = [d for d in self.nest.sweep if d != self.nest.lane]
+        return self._loops(outside, self._lanes(self.nest.lane, body))
 
     def _along_tiles(self, body: list[str]) -> list[str]:
         """Return the innermost loop, in steps of a tile's height."""
         tiles, self.tiles, d = self.tiles, [], self.nest.sweep[-1]
-        i, size = self._loop(d), size_text(self.nest.sizes[d])
+        i, size = self.counters[d], size_text(self.nest.sizes[d])
         return [
             f"for (int64_t tile = 0; tile < {size}; tile += pb::L) {{",
             f"  int64_t height = {size} - tile < pb::L ? {size} - tile : pb::L;",
@@ -263,12 +268,10 @@ class Printer:
             "}",
         ]  # fmt: skip
 
-    def _outside(self) -> list[int]:
-        return [d for d in self.nest.sweep if d != self.nest.lane]
 
     def _lanes(self, d: int, body: list[str]) -> list[str]:
         """Return a loop over registers: a body that is printed once, for whole registers and for the last."""
-        i, size = self._loop(d), size_text(self.nest.sizes[d])
+        i, size = self.counters[d], size_text(self.nest.sizes[d])
         return _block([
             f"auto step = [&](int64_t {i}, auto lanes) __attribute__((always_inline)) {{", *_indented(body), "};",
             "int64_t i = 0;",
@@ -280,7 +283,7 @@ class Printer:
         """Return the place of a value in the floats that are held of a row."""
         place, size = [], 1
         for d in reversed(self.nest.sweep):
-            place.append(self._times(d, size))
+            place.append(times_text(self.counters[d], size))
             size *= self.nest.sizes[d]
         return f"({' + '.join(place)}) * pb::L" if self.nest.vertical else " + ".join(place)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -206,6 +206,18 @@ def size_text(size: int, outside: bool = False) -> str:
     ``outside``: it is how often the rows run, which is no literal however small.
     """
     return f"@{size}!@" if outside else f"@{size}@"
+
+
+def times_text(counter: str, step: int) -> str:
+    """Return a loop's number times a step, as text."""
+    return counter if step == 1 else f"{counter} * {size_text(step)}"
+
+
+def place_text(access: Access, counters: Mapping[int, str]) -> str:
+    """Return where an access lies in its buffer, as text. ``counters`` names the loops that count, by dimension."""
+    terms = [size_text(access.at.offset)] if access.at.offset else []
+    terms += [times_text(counters[d], step) for d, step in enumerate(access.at.steps) if step and d in counters]
+    return " + ".join(terms) or "0"
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ import torch
 from pytest_passbench.fusion.function import source
 from pytest_passbench.fusion.ir import Buffer, Trace
 from pytest_passbench.fusion.schedule import schedule
-from pytest_passbench.fusion.trace import tensors, trace
+from pytest_passbench.fusion.trace import trace
 from pytest_passbench.kernels import cpp
+from pytest_passbench.plans.values import tensors_in
 
 FLAGS = ("-ffp-contract=off",)
 """The compiler's flags: a fused multiplication is written where eager has one."""
@@ -45,7 +46,7 @@ class Kernel:
 
     def __call__(self, *values: Any) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """Return what the computation returns, from one launch. Raises ValueError for inputs of another form."""
-        inputs = tensors(values)
+        inputs = tensors_in(values)
         for place, (tensor, value) in enumerate(zip(inputs, self.trace.inputs, strict=True)):
             if (tuple(tensor.shape), tensor.stride(), tensor.dtype) != (value.sizes, value.strides, value.dtype):
                 raise ValueError(f"{self.name} is for input {place} of {value.sizes}, {value.strides}, {value.dtype}")

@@ -11,10 +11,8 @@ from math import prod
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
-from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
-from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils import _pytree as pytree
 
 from pytest_passbench.fusion.elements import UNARY
@@ -22,9 +20,9 @@ from pytest_passbench.fusion.ir import Unsupported, Value
 from pytest_passbench.fusion.kernel import kernel
 from pytest_passbench.fusion.roundings import PRODUCTS
 from pytest_passbench.fusion.schedule import schedule
-from pytest_passbench.fusion.trace import tensors, trace
+from pytest_passbench.fusion.trace import trace
 from pytest_passbench.plans.launch import MAX_ARGUMENTS, MAX_SOURCE_CHARACTERS
-from pytest_passbench.plans.regions import graph_module, graph_text
+from pytest_passbench.plans.values import storage_of, tensors_in
 from pytest_passbench.suite.opnames import op_name
 
 LANE_BY_LANE = frozenset(name for name, text in UNARY.items() if text.startswith("each("))
@@ -32,26 +30,6 @@ LANE_BY_LANE = frozenset(name for name, text in UNARY.items() if text.startswith
 LANE_BY_LANE_COST = 8
 """How many calls of eager one such operator costs. If a region's cost more than all its calls, fusing does not pay:
 two among nine made it 0.36 times as fast as eager, one among 28 made no difference (halves, AMD EPYC)."""
-
-
-class _Annotator(Interpreter):
-    """Runs a graph, and keeps each node's value."""
-
-    def run_node(self, node: Node) -> Any:
-        node.meta["val"] = super().run_node(node)
-        return node.meta["val"]
-
-
-def annotate(module: GraphModule, inputs: Sequence[torch.Tensor]) -> None:
-    """Run a graph on inputs, and note the form of each node's value in its ``meta["val"]``.
-
-    Nodes after a call in place must read that call's result.
-    """
-    with torch.no_grad():
-        _Annotator(module, garbage_collect_values=False).run(*inputs)
-    forms = graph_module(graph_text(module.graph, lambda node: node.meta["val"], names=True)).graph
-    for node, form in zip(module.graph.nodes, forms.nodes, strict=True):
-        node.meta["val"] = form.meta.get("val")
 
 
 def _is_shared(node: Node) -> bool:
@@ -66,7 +44,7 @@ def _is_shared(node: Node) -> bool:
 
 
 def _memory(node: Node) -> set[int]:
-    return {int(tensor.untyped_storage()._cdata) for tensor in tensors(node.meta.get("val"))}
+    return set(map(storage_of, tensors_in(node.meta.get("val"))))
 
 
 def reason(node: Node) -> str:
@@ -140,21 +118,3 @@ def launch(region: GraphModule, *values: Any) -> Any:
     if len(fused.arguments) + len(fused.sizes) > MAX_ARGUMENTS or len(fused.source) > MAX_SOURCE_CHARACTERS:
         raise Unsupported(f"a kernel of {len(fused.arguments)} buffers and {len(fused.source)} characters")
     return fused(*values)
-
-
-class _Support(OperatorSupportBase):
-    def __init__(self, supports: Callable[[Node], bool]) -> None:
-        self.supports = supports
-
-    def is_node_supported(self, _submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
-        return self.supports(node)
-
-
-def split(module: GraphModule, supports: Callable[[Node], bool] = supported) -> list[Node]:
-    """Put a call of a submodule in place of each region of an annotated graph, and return these calls.
-
-    The submodules are graph modules. A region is as large as can be without a circle between regions.
-    """
-    partitioner = CapabilityBasedPartitioner(module, _Support(supports), allows_single_node_partition=True)
-    partitioner.fuse_partitions(partitioner.propose_partitions(), prefix="region_")
-    return [node for node in module.graph.nodes if node.op == "call_module"]

@@ -9,6 +9,8 @@ from collections.abc import Set
 
 import torch
 
+from pytest_passbench.fusion.ir import HALVES
+
 PRODUCTS = frozenset({
     "linear", "bilinear", "matmul", "mm", "mv", "bmm", "addmm", "addmv", "addbmm", "baddbmm", "einsum", "tensordot",
     "scaled_dot_product_attention", "multi_head_attention_forward", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
@@ -29,7 +31,6 @@ CANCELLING = PRODUCTS | NORMS | {
 """The operators whose terms may cancel, so that an error of an operand becomes a large one of the result."""
 DOUBLING = frozenset({"mul", "div", "silu", "exp", "pow"})
 """The operators that make two units in the last place of one. In float16, t = -5 allows one."""
-HALVES = frozenset({torch.bfloat16, torch.float16})
 
 
 def reorders(op: str, dtype: torch.dtype, triton: bool) -> bool:

@@ -9,6 +9,7 @@ from itertools import groupby
 
 import torch
 
+from pytest_passbench.fusion import elements, lookups, reductions, windows
 from pytest_passbench.fusion.ir import (
     REGISTER,
     Access,
@@ -27,10 +28,12 @@ from pytest_passbench.fusion.ir import (
 from pytest_passbench.fusion.lower import Lowering, Needed, Rule, address, to_be_stored
 from pytest_passbench.fusion.pieces import RULES as PIECES
 from pytest_passbench.fusion.pieces import Piece, cut, joined_element, whole
-from pytest_passbench.fusion.rules import RULES as ELEMENTS
 from pytest_passbench.fusion.tiles import crosses
 
-RULES = {**ELEMENTS, **dict.fromkeys(PIECES, Rule(to_be_stored)), "cat": Rule(joined_element, exact=True)}
+RULES = {
+    **elements.RULES, **reductions.RULES, **lookups.RULES, **windows.RULES,
+    **dict.fromkeys(PIECES, Rule(to_be_stored)), "cat": Rule(joined_element, exact=True),
+}  # fmt: skip
 """The rules by the operator's name. What is stored by pieces is never computed in other loops, but for joins."""
 ROUNDS = 200
 """How often scheduling may begin again: each time one more buffer is stored, or has loops of its own."""

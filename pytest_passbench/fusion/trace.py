@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_passbench.fusion.ir import C_TYPES, Buffer, Call, Trace, Unsupported, Value
 from pytest_passbench.fusion.windows import POOLS, padded
+from pytest_passbench.plans.values import storage_of, tensors_in
 
 VIEWS_IN_PLACE = frozenset({"as_strided_", "detach_", "squeeze_", "t_", "transpose_", "unsqueeze_"})
 KEEPS_FORMAT = frozenset({"pixel_shuffle", "pixel_unshuffle"})
@@ -44,7 +45,7 @@ class Recorder(TorchDispatchMode):
         buffer = Buffer(
             self.count, tensor.dtype, tuple(tensor.shape), tensor.stride(), argument, maker, place, self.name
         )
-        self.buffers[_memory(tensor)] = buffer
+        self.buffers[storage_of(tensor)] = buffer
         self.count += 1
         return buffer
 
@@ -54,9 +55,9 @@ class Recorder(TorchDispatchMode):
             return [self.value(part) for part in item]
         if not isinstance(item, torch.Tensor):
             return item
-        if _memory(item) not in self.buffers:
+        if storage_of(item) not in self.buffers:
             raise Unsupported("a tensor that is no argument")
-        buffer = self.buffers[_memory(item)]
+        buffer = self.buffers[storage_of(item)]
         if item.dtype != buffer.dtype or item.is_conj() or item.is_neg():
             raise Unsupported("a view as another dtype")
         return Value(buffer, tuple(item.shape), item.stride(), item.storage_offset())
@@ -84,7 +85,7 @@ class Recorder(TorchDispatchMode):
             return result
         if func._schema.is_mutable:
             self._replace(call, func, args, result)
-        elif not (isinstance(result, torch.Tensor) and _memory(result) in self.buffers):
+        elif not (isinstance(result, torch.Tensor) and storage_of(result) in self.buffers):
             self._results(call, result)
         else:
             self.tensors.append(result)
@@ -99,7 +100,7 @@ class Recorder(TorchDispatchMode):
         for place, tensor in enumerate(result if isinstance(result, (list, tuple)) else [result]):
             if not isinstance(tensor, torch.Tensor):
                 raise Unsupported(f"{call.name}: a result that is no tensor")
-            if _memory(tensor) not in self.buffers:
+            if storage_of(tensor) not in self.buffers:
                 call.results.append(self.add(tensor, maker=call, place=place))
 
     def _replace(self, call: Call, func: Any, args: tuple[Any, ...], result: Any) -> None:
@@ -108,7 +109,7 @@ class Recorder(TorchDispatchMode):
         written = [argument.name for argument in func._schema.arguments if argument.is_write]
         if not call.name.endswith("_") or target is not result or written != [func._schema.arguments[0].name]:
             raise Unsupported(f"{call.name}, which writes to an argument")
-        buffer = self.buffers[_memory(target)]
+        buffer = self.buffers[storage_of(target)]
         outside = buffer.argument is not None and not self.overwrite
         if outside or not self.value(target).whole:
             target_name = "an input" if outside else "a part of a tensor"
@@ -124,10 +125,6 @@ def _in_format_of(image: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(result, memory_format=torch.channels_last)
 
 
-def _memory(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
-
-
 def _named(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Callable[[Any], Any]) -> dict[str, Any]:
     parameters = schema.arguments
     defaults = {each.name: each.default_value for each in parameters if each.has_default_value()}
@@ -138,11 +135,6 @@ def _named(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Ca
 def twin(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor of the same form on the meta device, with memory of its own."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-
-
-def tensors(values: Any) -> list[torch.Tensor]:
-    """Return the tensors in nested values, in order."""
-    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
 def _input(recorder: Recorder, twin: torch.Tensor, place: int) -> Value:
@@ -162,7 +154,7 @@ def trace(
     """
     twins = pytree.tree_map_only(torch.Tensor, twin, list(inputs))
     recorder = recorder or Recorder(overwrite)
-    arguments = [_input(recorder, leaf, place) for place, leaf in enumerate(tensors(twins))]
+    arguments = [_input(recorder, leaf, place) for place, leaf in enumerate(tensors_in(twins))]
     try:
         with torch.no_grad(), recorder:
             result = function(*twins)

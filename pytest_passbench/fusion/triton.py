@@ -12,7 +12,19 @@ import torch
 from pytest_passbench.fusion.columns import SizedNumber
 from pytest_passbench.fusion.cpp import registers
 from pytest_passbench.fusion.function import pointers, with_numbers, with_sizes, wrapped
-from pytest_passbench.fusion.ir import Access, Buffer, Expression, Kind, Nest, Store, Unsupported, below, size_text
+from pytest_passbench.fusion.ir import (
+    Access,
+    Buffer,
+    Expression,
+    Kind,
+    Nest,
+    Store,
+    Unsupported,
+    accesses,
+    below,
+    place_text,
+    size_text,
+)
 from pytest_passbench.fusion.triton_text import in_triton
 
 WIDEST = 1 << 14
@@ -47,9 +59,8 @@ def triton_kernels(name: str, nests: Sequence[Nest], generic: torch.dtype | None
 
 
 def _kernel(name: str, nest: Nest, generic: torch.dtype | None) -> TritonNest:
-    read = (x.access for x in below(nest.stores) if x.access)
-    accesses = [*(store.access for store in nest.stores), *read]
-    buffers = sorted({access.buffer for access in accesses if access.buffer}, key=lambda buffer: buffer.number)
+    touched = {access.buffer for access in accesses(nest.stores) if access.buffer}
+    buffers = sorted(touched, key=lambda buffer: buffer.number)
     printer = _TritonPrinter(nest, pointers(buffers), generic)
     body, sizes = with_sizes("\n".join(f"    {line}" for line in printer.lines()))
     body, numbers = with_numbers(body)
@@ -73,6 +84,7 @@ class _TritonPrinter:
         lane = [] if nest.lane in (*nest.rows, *nest.sweep) else [nest.lane]
         self.outer = tuple(nest.rows) if self.reduced else ()
         self.inner = tuple(nest.sweep) if self.reduced else (*nest.rows, *nest.sweep, *lane)
+        self.counters = {d: f"i{d}" for d in (*self.outer, *self.inner)}
         self.within = nest.swept if self.reduced else frozenset(range(len(nest.sizes)))
         self.long = self.reduced and _greatest(math.prod(nest.sizes[d] for d in self.inner)) > WIDEST
         if self.long and any(x.text == "running" for x in self.nodes):
@@ -105,7 +117,7 @@ class _TritonPrinter:
 
     def _split(self, name: str, dims: Sequence[int]) -> list[str]:
         """Return the numbers of loops by that of all their turns."""
-        used = {d for d in dims if any(access.at.steps[d] for access in self._accesses())}
+        used = {d for d in dims if any(access.at.steps[d] for access in accesses(self.nest.stores))}
         lines, below_ = [], "1"
         for d in reversed(dims):
             text = name if below_ == "1" else f"{name} // ({below_})" if "*" in below_ else f"{name} // {below_}"
@@ -115,9 +127,6 @@ class _TritonPrinter:
             size = size_text(self.nest.sizes[d])
             below_ = size if below_ == "1" else f"{size} * {below_}"
         return lines[::-1]
-
-    def _accesses(self) -> list[Access]:
-        return [*(store.access for store in self.nest.stores), *(x.access for x in self.nodes if x.access)]
 
     # -- stages
 
@@ -209,9 +218,10 @@ class _TritonPrinter:
         access = x.access
         assert access is not None
         if access.buffer is None:
-            return f"({self._terms(access)}).to({'tl.int64' if x.kind == Kind.WHOLE else 'tl.float32'})"
+            return f"({place_text(access, self.counters)}).to({'tl.int64' if x.kind == Kind.WHOLE else 'tl.float32'})"
         lookups = zip(x.operands, access.strides, strict=True)
-        terms = self._terms(access) + "".join(f" + {self._operand(y)} * {size_text(step)}" for y, step in lookups)
+        more = "".join(f" + {self._operand(y)} * {size_text(step)}" for y, step in lookups)
+        terms = place_text(access, self.counters) + more
         mask = ", mask=inside, other=0" if self._full(x) else ""
         text = f"tl.load({self.names[access.buffer]}{'' if terms == '0' else f' + {terms}'}{mask})"
         as_read = x.kind == Kind.MASK or access.buffer.dtype in (torch.float32, torch.float64, torch.int64)
@@ -220,7 +230,7 @@ class _TritonPrinter:
     def _put(self, store: Store) -> str:
         buffer, value = store.access.buffer, self._operand(store.value)
         assert buffer is not None
-        terms = self._terms(store.access)
+        terms = place_text(store.access, self.counters)
         dims = [d for d, step in enumerate(store.access.at.steps) if step]
         if not self.reduced and not dims:
             terms = f"{terms} + 0 * at"
@@ -228,17 +238,6 @@ class _TritonPrinter:
             terms = f"{terms} + 0 * row"
         mask = ", mask=inside" if not self.reduced or self._swept(store.access) else ""
         return f"tl.store({self.names[buffer]} + {terms}, {value}{mask})"
-
-    def _terms(self, access: Access) -> str:
-        """Return where an access lies in its buffer."""
-        terms = [size_text(access.at.offset)] if access.at.offset else []
-        loops = {*self.outer, *self.inner}
-        terms += [
-            f"i{d}" if step == 1 else f"i{d} * {size_text(step)}"
-            for d, step in enumerate(access.at.steps)
-            if step and d in loops
-        ]
-        return " + ".join(terms) or "0"
 
     def _full(self, x: Expression) -> bool:
         return bool(x.varies & self.within)

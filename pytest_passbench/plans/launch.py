@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+import torch
+
 from pytest_passbench.core.schema import Text, Whole, Word
 from pytest_passbench.core.typed import Data, Most
 from pytest_passbench.plans.values import ConstantSchema, Identifier, Scalar
@@ -105,7 +107,12 @@ class Request(Data):
     results: Annotated[tuple[Result | None, ...], Most(MAX_ARGUMENTS)] = ()
     region: Annotated[str, Text(MAX_GRAPH_CHARACTERS)] = ""
 
-
+    def values(self, result: Any) -> tuple[Any, ...] | None:
+        """Return the values in what a wrapper returned, or None if it returned another number of them."""
+        if not self.sequence or (self.outputs == 1 and isinstance(result, torch.Tensor)):
+            return (result,)
+        fits = isinstance(result, (tuple, list)) and len(result) == self.outputs
+        return tuple(result) if fits else None
 @dataclass(frozen=True)
 class Operand(Data, tag="operand"):
     """A tensor that a step works on: a form, ``offset`` bytes into an argument, a buffer or a table."""
@@ -265,6 +272,11 @@ class LaunchPlan(Data):
     def uses_triton(self) -> bool:
         """True if one of its kernels is Triton's."""
         return any(isinstance(kernel, TritonKernel) for kernel in self.kernels)
+
+
+def form_of(tensor: torch.Tensor) -> Form:
+    """Return the form of a tensor."""
+    return Form(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(tensor.stride()))
 
 
 def contiguous(dtype: str, shape: tuple[int, ...]) -> Form:

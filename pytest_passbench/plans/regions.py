@@ -17,9 +17,9 @@ from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.core.schema import Anything, Fields, Items, Text, Whole, refusal
 from pytest_passbench.core.typed import schema_of
 from pytest_passbench.plans.graphs import MAX_CALLS, Traced, from_data, function_name, opaque_call, to_data
-from pytest_passbench.plans.launch import MAX_EXTENT, MAX_GRAPH_CHARACTERS, Form
+from pytest_passbench.plans.launch import MAX_EXTENT, MAX_GRAPH_CHARACTERS, Form, form_of
 from pytest_passbench.plans.parse import bytes_of
-from pytest_passbench.plans.values import MAX_NAME_CHARACTERS, decode, encode
+from pytest_passbench.plans.values import MAX_NAME_CHARACTERS, decode, encode, storage_of
 
 MAX_REGIONS = 128  # of one pass in a graph
 _GRAPH = Fields(
@@ -103,7 +103,7 @@ class _Memory:
             self._starts[number] = min(self._starts.get(number, MAX_EXTENT), _offset(tensor))
 
     def _number(self, tensor: torch.Tensor) -> int:
-        return self._numbers.setdefault(int(tensor.untyped_storage()._cdata), len(self._numbers))
+        return self._numbers.setdefault(storage_of(tensor), len(self._numbers))
 
     def encoded(self, value: Any) -> Any:
         """Return a node's value as data: None for one that no data can state."""
@@ -118,8 +118,7 @@ class _Memory:
         if not _is_plain(value):
             raise refusal("a tensor without strides")
         number = self._number(value)
-        form = Form(str(value.dtype).removeprefix("torch."), tuple(value.shape), value.stride())
-        return {"tensor": [*form.to_data(), number, _offset(value) - self._starts[number]]}
+        return {"tensor": [*form_of(value).to_data(), number, _offset(value) - self._starts[number]]}
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

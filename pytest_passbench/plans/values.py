@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from pytest_passbench.core.schema import Path, Schema, Text, abbreviated, refusal
 from pytest_passbench.core.typed import Data, schema_of
@@ -30,6 +31,16 @@ _NAMED: dict[str, tuple[type, dict[str, Any]]] = {
 
 Encode = Callable[[Any], Any]
 Decode = Callable[[str, Any], Any]
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Return the tensors in nested tuples, lists and dicts, in order."""
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """Return the identity of a tensor's storage. Tensors that share one may share memory."""
+    return int(tensor.untyped_storage()._cdata)
 
 
 def encode(value: Any, special: Encode | None = None, depth: int = 0) -> Any:

@@ -44,10 +44,7 @@ class LoadedPass:
     wrapper: Callable[..., Any]
     file: Path
 
-    @property
-    def calls_with(self) -> Callable[..., Any]:
-        """The function that decides what the wrapper gets."""
-        return self.replacement_args
+
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +57,7 @@ class LoadedRegionPass:
     wrapper: Callable[..., Any]
     file: Path
 
-    @property
-    def calls_with(self) -> Callable[..., Any]:
-        """The function that decides what the wrapper gets."""
-        return self.supported
+
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +76,7 @@ class LoadedInductorPass:
         """Return the wrapper."""
         return self.wrapper
 
-    @property
-    def calls_with(self) -> Callable[..., Any]:
-        """The function that decides what the first wrapper gets."""
-        return self.registrations[0].search
+
 
 
 AnyLoaded = LoadedPass | LoadedRegionPass | LoadedInductorPass
@@ -101,15 +92,6 @@ class _SourceOnlyLoader(importlib.machinery.SourceFileLoader):
             code: CodeType = self.source_to_code(self.get_data(path), path)
         return code
 
-
-class _Package(importlib.abc.Loader):
-    """A loader of a folder without ``__init__.py`` as a package."""
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:  # noqa: ARG002
-        return None
-
-    def exec_module(self, module: ModuleType) -> None:  # noqa: ARG002
-        return None
 
 
 class _Same(importlib.abc.Loader):
@@ -162,7 +144,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         where = self.folder / rest.replace(".", "/")
         search = [str(where)] if where.is_dir() and (file is None or file.name == "__init__.py") else None
         if file is None:
-            spec = importlib.machinery.ModuleSpec(fullname, _Package(), is_package=True)
+            spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
             spec.submodule_search_locations = search or [str(self.folder)]
             return spec
         loader = _SourceOnlyLoader(fullname, str(file))

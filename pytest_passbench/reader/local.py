@@ -54,16 +54,13 @@ class LocalKernels:
         def call(*tensors: torch.Tensor) -> Any:
             arguments = [decode(value, lambda _tag, index: tensors[index]) for value in request.arguments]
             result = wrapper(*([graph_module(region)] if region else []), *arguments)
-            if not request.sequence:
-                return result
-            if isinstance(result, torch.Tensor) and request.outputs == 1:
-                return (result,)
-            if not isinstance(result, (tuple, list)) or len(result) != request.outputs:
+            values = request.values(result)
+            if values is None:
                 count = counted(len(result), "value") if isinstance(result, (tuple, list)) else type(result).__name__
                 raise RuntimeError(
                     f"pass {request.name}: the kernel wrapper returned {count}, the pattern returns {request.outputs}"
                 )
-            return result
+            return values if request.sequence else result
 
         call.__name__ = call.__qualname__ = identifier(request.name)
         return call

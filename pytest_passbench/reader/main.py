@@ -88,7 +88,7 @@ def pass_as_data(item: AnyLoaded) -> dict[str, Any]:
     """Return a pass as data. In place of a function that cannot be traced stands the reason, as a text."""
     if isinstance(item, LoadedRegionPass):
         return {"name": item.name, "kind": "region"}
-    file, line = defined(item.calls_with, item.file.parent)
+    file, line = defined(_function_before(item), item.file.parent)
     place = f"{file}:{line}" if file else ""
     if isinstance(item, LoadedInductorPass):
         try:
@@ -103,6 +103,13 @@ def pass_as_data(item: AnyLoaded) -> dict[str, Any]:
         "replacement": _traced(item, "replacement_args"),
         "place": place,
     }
+
+
+def _function_before(item: AnyLoaded) -> Callable[..., Any]:
+    """Return the function that decides what the wrapper of a pass gets."""
+    if isinstance(item, LoadedInductorPass):
+        return item.registrations[0].search
+    return item.supported if isinstance(item, LoadedRegionPass) else item.replacement_args
 
 
 def _traced(item: LoadedPass, label: str) -> Any:
@@ -267,7 +274,8 @@ def _answer(order: dict[str, Any], number: int, passes: dict[str, AnyLoaded], fo
         if isinstance(error, NotImplementedError) and request.region:
             return {"left": str(error)[:MAX_NOTE_CHARACTERS]}
         if isinstance(error, Rejected) and error.layer == "plan":
-            place = defined(item.calls_with, folder) if error.rule == WRONG_CALL else culprit(folder, error)
+            wrong_call = error.rule == WRONG_CALL
+            place = defined(_function_before(item), folder) if wrong_call else culprit(folder, error)
             # What a wrapper returns is looked at behind its end, where no frame of its file is left.
             place = place if place[1] else defined(item.wrapper, folder)
             return _refusal(error.rule, error.message, *place)

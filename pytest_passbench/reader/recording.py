@@ -31,8 +31,9 @@ from pytest_passbench.plans.launch import (
     Request,
     Source,
     Step,
+    form_of,
 )
-from pytest_passbench.plans.values import encode
+from pytest_passbench.plans.values import encode, storage_of, tensors_in
 
 _ALLOCATE = frozenset(["empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"])
 _FILLED = {
@@ -61,7 +62,7 @@ class Recording(TorchDispatchMode):
         self._kernels: dict[Kernel, int] = {}
         self.steps: list[Step] = []
         for index, tensor in enumerate(tensors):
-            self._places[_storage(tensor)] = ("argument", index, tensor.data_ptr())
+            self._places[storage_of(tensor)] = ("argument", index, tensor.data_ptr())
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -75,13 +76,8 @@ class Recording(TorchDispatchMode):
         return LaunchPlan(self._request.tensors, tables, tuple(self._kernels), tuple(self.steps), returns)
 
     def _results(self, result: Any) -> tuple[Any, ...]:
-        if not self._request.sequence:
-            values: tuple[Any, ...] = (result,)
-        elif isinstance(result, torch.Tensor) and self._request.outputs == 1:
-            values = (result,)
-        elif isinstance(result, (tuple, list)) and len(result) == self._request.outputs:
-            values = tuple(result)
-        else:
+        values = self._request.values(result)
+        if values is None:
             actual = counted(len(result), "value") if isinstance(result, (tuple, list)) else _kind(result)
             raise plan_refused("result", f"returns {actual}, and the pattern returns {self._request.outputs}")
         for value in values:
@@ -99,7 +95,7 @@ class Recording(TorchDispatchMode):
         offset = tensor.data_ptr() - begin if tensor.numel() else 0
         if offset < 0:
             raise plan_refused("outside", "reads memory before the first element of its argument")
-        return Operand(source, index, offset, _form(tensor))
+        return Operand(source, index, offset, form_of(tensor))
 
     def address(self, address: int) -> Operand | None:
         """Return the operand at an address, or None for a null pointer. Raises Rejected for unknown memory."""
@@ -115,7 +111,7 @@ class Recording(TorchDispatchMode):
         raise plan_refused("address", "passes an address of no tensor that it was given or made")
 
     def _place(self, tensor: torch.Tensor) -> tuple[Source, int, int]:
-        place = self._places.get(_storage(tensor))
+        place = self._places.get(storage_of(tensor))
         return self._table(tensor) if place is None else place
 
     def _table(self, tensor: torch.Tensor) -> tuple[Source, int, int]:
@@ -129,7 +125,7 @@ class Recording(TorchDispatchMode):
 
     def _know(self, tensor: torch.Tensor, source: Source, index: int, begin: int) -> tuple[Source, int, int]:
         self._tensors.append(tensor)
-        self._places[_storage(tensor)] = place = (source, index, begin)
+        self._places[storage_of(tensor)] = place = (source, index, begin)
         return place
 
     def _new_buffer(self, tensor: torch.Tensor) -> None:
@@ -196,7 +192,7 @@ class Recording(TorchDispatchMode):
             place = _FULL[name]
             fill = args[place] if len(args) > place else kwargs.get("fill_value", kwargs.get("s"))
         self._new_buffer(result)
-        self.steps.append(Allocate(_form(result), fill))
+        self.steps.append(Allocate(form_of(result), fill))
         return result
 
     def _filled(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -217,10 +213,10 @@ class Recording(TorchDispatchMode):
         if kwargs.get("dtype") not in (None, origin.dtype):
             return self._other(func, args, kwargs)
         result = func(*args, **kwargs)
-        if _storage(result) in self._places:
+        if storage_of(result) in self._places:
             return result
         self._new_buffer(result)
-        self.steps.append(Allocate(_form(result)))
+        self.steps.append(Allocate(form_of(result)))
         whole = origin if origin.shape == result.shape else origin.reshape(result.shape)
         self.steps.append(Copy(self.operand(result), self.operand(whole)))
         return result
@@ -228,7 +224,7 @@ class Recording(TorchDispatchMode):
     def _other(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Pass a view on, and record an operator that computes. Raises Rejected if the policy forbids it."""
         mutable = bool(func._schema.is_mutable)
-        before = {_storage(tensor) for tensor in _tensors((args, kwargs))}
+        before = {storage_of(tensor) for tensor in tensors_in((args, kwargs))}
         if not mutable and (func.is_view or str(func) == "aten._unsafe_view.default"):  # reshape's, of its own copy
             return func(*args, **kwargs)
         if str(func) == "aten.lift_fresh.default":  # torch.tensor([...]): its result becomes a table when it is used
@@ -238,11 +234,11 @@ class Recording(TorchDispatchMode):
         arguments = tuple(self._described(value) for value in args)
         keywords = tuple((key, self._described(value)) for key, value in kwargs.items() if key not in ("pin_memory",))
         result = func(*args, **kwargs)
-        returned = _tensors(result)
-        if not mutable and returned and all(_storage(tensor) in before for tensor in returned):
+        returned = tensors_in(result)
+        if not mutable and returned and all(storage_of(tensor) in before for tensor in returned):
             return result
         for tensor in returned:
-            if _storage(tensor) not in self._places:
+            if storage_of(tensor) not in self._places:
                 self._new_buffer(tensor)
         results = tuple(self.operand(tensor) for tensor in returned)
         self.steps.append(Operator(str(func), arguments, keywords, results))
@@ -258,23 +254,11 @@ class Recording(TorchDispatchMode):
         return self.constant(value, "operator")
 
 
-def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
-
-
-def _form(tensor: torch.Tensor) -> Form:
-    return Form(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(tensor.stride()))
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    leaves = torch.utils._pytree.tree_leaves(value)
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-
 
 def _on_meta(args: Any, kwargs: Any) -> bool:
     """Return True if a call gives tensors on the meta device, and gets no others."""
     device = kwargs.get("device")
-    tensors = _tensors((args, kwargs))
+    tensors = tensors_in((args, kwargs))
     made_there = device is not None and torch.device(device).type == "meta"
     return all(tensor.is_meta for tensor in tensors) and (made_there or (bool(tensors) and device is None))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.fx import Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
-from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.fx.passes.operator_support import create_op_support
 
 from pytest_passbench.plans.graphs import opaque_call
 from pytest_passbench.plans.regions import MAX_REGIONS, graph_module
@@ -17,18 +17,8 @@ from pytest_passbench.reader.importing import AnyLoaded, LoadedRegionPass
 from pytest_passbench.suite.batching import is_batching
 
 
-class _PassSupport(OperatorSupportBase):
-    """The answers of a pass about a graph's nodes."""
-
-    def __init__(self, supported: Callable[..., Any], nodes: Iterable[Node]) -> None:
-        """Ask ``supported`` about each call. A call that data cannot state is not supported."""
-        self._answers = {node: _answer(supported, node) for node in nodes}
-
-    def is_node_supported(self, _submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
-        return self._answers[node]
-
-
 def _answer(supported: Callable[..., Any], node: Node) -> bool:
+    """Return what a pass says of a node. A call that data cannot state is not supported."""
     if node.op not in ("call_function", "call_method") or node.target is opaque_call or is_batching(node):
         return False
     answer = supported(node)
@@ -55,10 +45,11 @@ def regions(item: AnyLoaded, text: str) -> list[list[str]]:
     module = graph_module(text)
     place = {node: number for number, node in enumerate(module.graph.nodes)}
     with torch.no_grad():
-        support = _PassSupport(item.supported, place)
+        answers = {node: _answer(item.supported, node) for node in place}
         indices = [node for node in place if node.target is operator.getitem and _is_tensor(node.args[0])]
         for node in indices:
             node.target = _index
+        support = create_op_support(lambda _modules, node: answers[node])
         partitioner = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True)
         parts = [sorted(part.nodes, key=place.__getitem__) for part in partitioner.propose_partitions()]
         for node in indices:

@@ -113,8 +113,10 @@ def _apply(item: Pass, pattern: Pattern, target: Target, kernels: Kernels, resul
         match = search.at(place) if place in target.order else None
         if match is not None:
             _check_used(item, match)
-            _count(report, target, match.nodes, match.replaced, result)
-            report.computed += _MatchSplice(item, match, target, kernels).done()
+            splice = _MatchSplice(item, match, target, kernels)
+            _count(report, splice, result)
+            splice.done()
+            report.computed += splice.computed
             target.refresh()
     if not report.matches:
         report.miss = explain(pattern, target, search.best)
@@ -122,23 +124,21 @@ def _apply(item: Pass, pattern: Pattern, target: Target, kernels: Kernels, resul
     return report
 
 
-def _count(
-    report: PassReport, target: Target, nodes: tuple[Node, ...], replaced: list[Node], result: Rewritten
-) -> None:
-    """Note a match of a pass: ``nodes``, of which those in ``replaced`` leave the graph."""
+def _count(report: PassReport, splice: Splice, result: Rewritten) -> None:
+    """Note a match of a pass, which is about to be replaced."""
     report.matches += 1
-    report.operators += operator_names(replaced)
-    result.covered += covered_names(target, replaced)
-    if any(is_work(target, node) for node in replaced):
+    report.operators += operator_names(splice.replaced)
+    result.covered += covered_names(splice.target, splice.replaced)
+    if any(is_work(splice.target, node) for node in splice.replaced):
         result.working.add(report.name)
-    result.places.append((report.name, tuple(node.name for node in nodes)))
+    result.places.append((report.name, tuple(node.name for node in splice.nodes)))
 
 
 def _apply_regions(name: str, target: Target, kernels: Kernels, result: Rewritten) -> PassReport:
     """Replace the regions that a pass has a kernel for. Note in ``result`` what that covers. Return its report."""
     report = PassReport(name, kind="region")
     for region in replace_regions(name, target, kernels, report.left):
-        _count(report, target, region.nodes, region.replaced, result)
+        _count(report, region, result)
         region.done()
         target.refresh()
     if not report.matches:
@@ -153,12 +153,11 @@ class _MatchSplice(Splice):
     def __init__(self, item: Pass, match: Match, target: Target, kernels: Kernels) -> None:
         super().__init__(item.name, match.nodes, match.effects, target, kernels)
         self.item, self.match = item, match
-        self.computed: list[str] = []
+        self.computed: list[str] = []  # the operators that ``replacement_args`` adds to the graph
 
-    def done(self) -> list[str]:
-        """Replace the match, and return the operators that ``replacement_args`` adds to the graph."""
+    def done(self) -> None:
+        """Replace the match."""
         self.put(self._results)
-        return self.computed
 
     def _arguments(self) -> tuple[Any, ...]:
         """Return what ``replacement_args`` returns for the match: nodes of the graph and literals."""

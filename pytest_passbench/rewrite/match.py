@@ -48,11 +48,6 @@ class Match:
     nodes: tuple[Node, ...]
     effects: MatchEffects = field(default_factory=MatchEffects)
 
-    @property
-    def replaced(self) -> list[Node]:
-        """The matched operators that leave the graph."""
-        return [node for node in self.nodes if node not in self.effects.writers]
-
 
 class Target:
     """A graph to search in: the positions of its nodes (``order``) and the canonical calls of its operators."""

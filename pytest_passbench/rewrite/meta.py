@@ -13,8 +13,8 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.node import map_arg
 
-from pytest_passbench.plans.launch import ITEM_BYTES, MAX_DIMENSIONS, Form
-from pytest_passbench.plans.values import MAX_ITEMS
+from pytest_passbench.plans.launch import ITEM_BYTES, MAX_DIMENSIONS, Form, form_of
+from pytest_passbench.plans.values import MAX_ITEMS, storage_of
 from pytest_passbench.rewrite import names
 from pytest_passbench.suite import batching
 from pytest_passbench.suite.opnames import op_name
@@ -26,6 +26,7 @@ _PLAIN_METHODS = frozenset({
     "numel", "index", "count", "bit_length", "is_integer", "is_signed", "to_real", "to_complex",
 })  # fmt: skip
 
+_ATEN_SIZES = frozenset(f"aten::{name}" for name in ("sym_size", "size", "sym_numel", "numel", "sym_stride", "dim"))
 # Operators whose result's shape, or a number that may be a size, depends on elements.
 _BY_VALUES = frozenset({
     "nonzero", "argwhere", "masked_select", "unique", "unique2", "unique_consecutive", "unique_dim",
@@ -61,17 +62,9 @@ def is_metadata(node: Node, metadata: set[Node]) -> bool:
 
 
 def _aten_size(target: Any) -> bool:
-    names_ = (
-        "aten::sym_size",
-        "aten::size",
-        "aten::sym_numel",
-        "aten::numel",
-        "aten::sym_stride",
-        "aten::dim",
-    )
     if isinstance(target, torch._ops.OpOverload):
-        return target._schema.name in names_
-    return isinstance(target, torch._ops.OpOverloadPacket) and target._qualified_op_name in names_
+        return target._schema.name in _ATEN_SIZES
+    return isinstance(target, torch._ops.OpOverloadPacket) and target._qualified_op_name in _ATEN_SIZES
 
 
 def metadata_nodes(graph: torch.fx.Graph) -> set[Node]:
@@ -137,14 +130,19 @@ def forget_values(gm: GraphModule) -> None:
         node.meta.pop("passbench", None)
 
 
-def _recorded_form(node: Node) -> RecordedForm | None:
-    value = value_of(node)
+def planned_form(value: Any) -> Form | None:
+    """Return the form of a value, or None if it is no tensor of a form that plans know."""
     if not isinstance(value, torch.Tensor) or batching.is_batched(value) or value.dim() > MAX_DIMENSIONS:
         return None
-    dtype = str(value.dtype).removeprefix("torch.")
-    if dtype not in ITEM_BYTES or value.is_neg() or value.is_conj():
+    form = form_of(value)
+    return form if form.dtype in ITEM_BYTES else None
+
+
+def _recorded_form(node: Node) -> RecordedForm | None:
+    value = value_of(node)
+    form, offset = planned_form(value), 0
+    if form is None or value.is_neg() or value.is_conj():
         return None
-    form, offset = Form(dtype, tuple(value.shape), tuple(value.stride())), 0
     base = next((item for item in node.all_input_nodes if storages(value) & storages(value_of(item))), None)
     if isinstance(of_base := value_of(base), torch.Tensor):
         starts = (tensor.storage_offset() * tensor.element_size() for tensor in (value, of_base))
@@ -190,7 +188,7 @@ def shaped_by_values(node: Node) -> bool:
 def storages(value: Any) -> set[int]:
     """Return the identities of the storages behind a value. Two values that share one are aliases."""
     if isinstance(value, torch.Tensor):
-        return {batching.unbatched(value).untyped_storage()._cdata}
+        return {storage_of(batching.unbatched(value))}
     if isinstance(value, (tuple, list)):
         return set().union(*(storages(item) for item in value))
     return set()

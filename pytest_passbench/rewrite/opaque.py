@@ -108,4 +108,9 @@ def _as(value: Any, layout: tuple[Any, ...], inputs: tuple[Any, ...], label: str
         raise RuntimeError(f"pass {label}: the kernel wrapper returned {actual}, the graph needs {shape} {dtype}")
     if tuple(value.stride()) == stride and not storages(value) & storages(inputs):
         return value
-    return torch.empty_strided(shape, stride, dtype=dtype, device=device).copy_(value)
+    return with_strides(value.to(device), stride)
+
+
+def with_strides(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """Return a copy of a tensor that has these strides."""
+    return torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device).copy_(value)

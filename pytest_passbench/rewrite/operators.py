@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
+from pytest_passbench.plans.values import storage_of
 from pytest_passbench.rewrite.meta import storages, value_of
 from pytest_passbench.suite.opnames import is_metadata, op_name
 
@@ -52,7 +53,7 @@ def is_identity(target: Target, node: Node) -> bool:
     if call.inplace or not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
         return False
     return bool(
-        before.untyped_storage()._cdata == after.untyped_storage()._cdata
+        storage_of(before) == storage_of(after)
         and before.shape == after.shape
         and before.stride() == after.stride()
         and before.dtype == after.dtype

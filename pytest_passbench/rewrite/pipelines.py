@@ -38,16 +38,13 @@ MODES = {name + BASELINE: "default" if name == INDUCTOR else name for name in BA
 class BuiltGraph:
     """A callable, with a report of its passes. ``rewritten`` is True if at least one pass matched.
 
-    ``operators`` are the names of the operators before, ``covered`` those that a kernel replaces. ``places`` has, for
-    each match, the pass's name and the names of the matched nodes. ``module`` is the graph with its passes as
-    ``direct`` applies them. It is None if ``torch.compile`` has handed over several graphs, or if operators are left.
-    ``working`` are the names of the passes with a match that covers work. ``generated`` is a compiling baseline's.
+    ``places`` and ``working`` are as in :class:`~pytest_passbench.rewrite.apply.Rewritten`. ``module`` is the graph
+    with its passes as ``direct`` applies them. It is None if ``torch.compile`` has handed over several graphs, or if
+    operators are left. ``generated`` is a compiling baseline's.
     """
 
     call: GraphFunction
     reports: list[PassReport] = field(default_factory=list)
-    operators: list[str] = field(default_factory=list)
-    covered: list[str] = field(default_factory=list)
     rewritten: bool = False
     places: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     module: GraphModule | None = None
@@ -178,14 +175,12 @@ def _inductor(gm: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
 
 def _built(call: GraphFunction, results: list[Rewritten]) -> BuiltGraph:
     reports = _summed([report for result in results for report in result.reports])
-    operators = [name for result in results for name in result.operators]
-    covered = [name for result in results for name in result.covered]
     modules = [result.module for result in results if result.matches]
     for module in modules:
         forget_values(module)
     places = [place for result in results for place in result.places]
     working = {name for result in results for name in result.working}
-    return BuiltGraph(call, reports, operators, covered, bool(modules), places, working=working)
+    return BuiltGraph(call, reports, bool(modules), places, working=working)
 
 
 def _summed(reports: list[PassReport]) -> list[PassReport]:

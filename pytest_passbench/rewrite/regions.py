@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.plans.graphs import opaque_call
-from pytest_passbench.plans.launch import MAX_ARGUMENTS, MAX_DIMENSIONS, Request
+from pytest_passbench.plans.launch import MAX_ARGUMENTS, Request
 from pytest_passbench.plans.regions import graph_text, is_described
 from pytest_passbench.rewrite.effects import hazards
 from pytest_passbench.rewrite.match import Target
-from pytest_passbench.rewrite.meta import value_of
+from pytest_passbench.rewrite.meta import planned_form, value_of
 from pytest_passbench.rewrite.operators import is_work
 from pytest_passbench.rewrite.passes import Kernel, Kernels, LeftToEager
 from pytest_passbench.rewrite.splice import Splice
-from pytest_passbench.suite import batching
 
 
 def replace_regions(name: str, target: Target, kernels: Kernels, left: list[str]) -> Iterator[RegionSplice]:
@@ -76,10 +74,6 @@ class RegionSplice(Splice):
         self._check()
         self.kernel: Kernel = kernels.kernel(self._request())
 
-    @property
-    def replaced(self) -> list[Node]:
-        """The operators that leave the graph."""
-        return [node for node in self.nodes if node not in self.effects.writers]
 
     def _check(self) -> None:
         """Raise LeftToEager unless what the region gets and returns are tensors that a plan can have."""
@@ -87,8 +81,7 @@ class RegionSplice(Splice):
             if len(nodes) > MAX_ARGUMENTS:
                 raise LeftToEager(f"more than {MAX_ARGUMENTS} {what}s")
             for node in nodes:
-                value = value_of(node)
-                if not isinstance(value, torch.Tensor) or batching.is_batched(value) or value.dim() > MAX_DIMENSIONS:
+                if planned_form(value_of(node)) is None:
                     raise LeftToEager(f"the {what} {node.name} is no tensor that a kernel takes")
         if not self.outputs:
             raise LeftToEager("nothing uses its results")
@@ -104,12 +97,8 @@ class RegionSplice(Splice):
         for number, source in enumerate(self.inputs):
             copies[source] = graph.placeholder(f"x{number}")
         for node in self.nodes:
-            copies[node] = graph.create_node(
-                node.op,
-                node.target,
-                map_arg(node.args, copies.__getitem__),
-                map_arg(node.kwargs, copies.__getitem__),
-            )
+            args, kwargs = map_arg((node.args, node.kwargs), copies.__getitem__)
+            copies[node] = graph.create_node(node.op, node.target, args, kwargs)
         graph.output(tuple(copies[node] for node in self.outputs))
         values = {copy: value_of(node) for node, copy in copies.items()}
         return graph_text(graph, values.get, names=False)

@@ -11,22 +11,13 @@ from torch.fx import Node
 
 from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.core.schema import refusal
-from pytest_passbench.plans.launch import (
-    ALIGNMENT_BYTES,
-    ITEM_BYTES,
-    MAX_DIMENSIONS,
-    Argument,
-    Form,
-    Request,
-    Result,
-)
+from pytest_passbench.plans.launch import ALIGNMENT_BYTES, Argument, Request, Result, form_of
 from pytest_passbench.plans.values import encode
 from pytest_passbench.rewrite.effects import MatchEffects, early_users
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.match import Target
-from pytest_passbench.rewrite.meta import by_values, shaped_by_values, value_of
+from pytest_passbench.rewrite.meta import by_values, planned_form, shaped_by_values, value_of
 from pytest_passbench.rewrite.passes import Kernel, Kernels
-from pytest_passbench.suite import batching
 
 
 class Splice:
@@ -37,7 +28,8 @@ class Splice:
     ) -> None:
         self.name, self.nodes, self.effects = name, nodes, effects
         self.target, self.kernels, self.graph = target, kernels, target.gm.graph
-
+        #: The operators that leave the graph.
+        self.replaced = [node for node in nodes if node not in effects.writers]
     def put(self, results: Callable[[], dict[Node, Node]]) -> None:
         """Replace the nodes. ``results`` adds nodes to the graph, and returns those that stand for earlier ones."""
         last, kept_writers = self.nodes[-1], self.effects.writers
@@ -132,13 +124,8 @@ def identifier(name: str) -> str:
 
 def _result(node: Node) -> Result | None:
     """Return the dtype and shape of a node's value, or None if that is no tensor that a plan could return."""
-    value = value_of(node)
-    if not isinstance(value, torch.Tensor) or batching.is_batched(value) or value.dim() > MAX_DIMENSIONS:
-        return None
-    dtype = str(value.dtype).removeprefix("torch.")
-    return Result(dtype, tuple(value.shape)) if dtype in ITEM_BYTES else None
-
-
+    form = planned_form(value_of(node))
+    return None if form is None else Result(form.dtype, form.shape)
 def _argument(value: torch.Tensor) -> Argument:
     """Return a tensor's layout in memory, as far as a wrapper can see it.
 
@@ -146,6 +133,5 @@ def _argument(value: torch.Tensor) -> Argument:
     """
     if value.is_neg() or value.is_conj():
         raise refusal("a tensor that is negated or conjugated lazily")
-    dtype = str(value.dtype).removeprefix("torch.")
     misaligned = value.storage_offset() * value.element_size() % ALIGNMENT_BYTES
-    return Argument(Form(dtype, tuple(value.shape), tuple(value.stride())), str(value.device), misaligned)
+    return Argument(form_of(value), str(value.device), misaligned)

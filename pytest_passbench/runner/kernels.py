@@ -24,7 +24,7 @@ from pytest_passbench.rewrite.passes import LeftToEager
 from pytest_passbench.runner.cuda.libcuda import Driver
 from pytest_passbench.runner.cuda.machine_code import PlanBinaries
 from pytest_passbench.runner.engine import loaded
-from pytest_passbench.runner.replay import Code, Replayed, cpp_function, replay
+from pytest_passbench.runner.replay import Replayed, cpp_function, replay
 
 REPEATS = 10  # timed calls of a configuration
 
@@ -121,7 +121,7 @@ class AskedKernels:
         return self._libraries[key]
 
 
-def tune(plan: LaunchPlan, kernels: Sequence[Any], device: str, code: Code) -> list[int]:
+def tune(plan: LaunchPlan, kernels: Sequence[Any], device: str, code: PlanBinaries) -> list[int]:
     """Return the index of the fastest configuration for each tuned launch, measured on tensors of zeros.
 
     The launches are tuned one after another, each with those before it as chosen. A configuration that cannot be
@@ -141,7 +141,7 @@ def _fastest(
     plan: LaunchPlan,
     kernels: Sequence[Any],
     device: str,
-    code: Code,
+    code: PlanBinaries,
     choices: list[int],
     count: int,
     tensors: list[torch.Tensor],

@@ -7,7 +7,6 @@ import itertools
 import platform
 import struct
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -42,19 +41,14 @@ class Address(NamedTuple):
     offset: int = 0
 
 
-@dataclass(frozen=True)
-class Operands:
-    """The places of a plan's arguments, buffers and tables, by source and index.
+#: The places of a plan's arguments, buffers and tables, by source and index. Buffers are added as they are allocated.
+Places = dict[tuple[str, int], Address]
 
-    Buffers are added when they are allocated.
-    """
 
-    places: dict[tuple[str, int], Address]
-
-    def of(self, operand: Operand) -> Address:
-        """Return the place of an operand."""
-        base = self.places[operand.source, operand.index]
-        return Address(base.register, base.offset + operand.offset)
+def place_of(operand: Operand, places: Places) -> Address:
+    """Return the place of an operand."""
+    base = places[operand.source, operand.index]
+    return Address(base.register, base.offset + operand.offset)
 
 
 class Assembler:
@@ -156,38 +150,38 @@ class Assembler:
         self.words += (kind, len(words), *words)
 
     def plan(
-        self, plan: LaunchPlan, kernels: Sequence[Any], operands: Operands, returned: Collection[int] = ()
+        self, plan: LaunchPlan, kernels: Sequence[Any], places: Places, returned: Collection[int] = ()
     ) -> None:
-        """Add the steps of a plan. ``operands`` has the places of its arguments, tables, and buffers made elsewhere.
+        """Add the steps of a plan. ``places`` has those of its arguments, tables, and buffers made elsewhere.
 
         The buffers that are made here are released at the end, but for those that are ``returned``. Raises NotNative.
         """
         buffer, scratch = 0, list[int]()
         for step in plan.steps:
             if not isinstance(step, Allocate):
-                self._other(step, kernels, operands)
+                self._other(step, kernels, places)
                 continue
             key = ("buffer", buffer)
-            if key not in operands.places:
-                operands.places[key] = Address(self.allocate(step.form))
+            if key not in places:
+                places[key] = Address(self.allocate(step.form))
                 if buffer not in returned:
-                    scratch.append(operands.places[key].register)
+                    scratch.append(places[key].register)
             if step.fill is not None:
-                self.fill(operands.places[key], step.form, step.fill)
+                self.fill(places[key], step.form, step.fill)
             buffer += 1
         for register in scratch:
             self.release(register)
 
-    def _other(self, step: Any, kernels: Sequence[Any], operands: Operands) -> None:
+    def _other(self, step: Any, kernels: Sequence[Any], places: Places) -> None:
         if isinstance(step, Fill):
-            self.fill(operands.of(step.target), step.target.form, step.value)
+            self.fill(place_of(step.target, places), step.target.form, step.value)
         elif isinstance(step, Copy):
             target, origin = step.target, step.origin
-            self.copy(operands.of(target), target.form, operands.of(origin), origin.form)
+            self.copy(place_of(target, places), target.form, place_of(origin, places), origin.form)
             if origin.source == "buffer" and origin.form.nbytes:
                 self.copies.append(len(self.words) - 1)
         elif isinstance(step, Launch) and isinstance(kernels[step.kernel], CppFunction):
-            arguments = [operands.of(item) if isinstance(item, Operand) else item for item in step.arguments]
+            arguments = [place_of(item, places) if isinstance(item, Operand) else item for item in step.arguments]
             self.launch(kernels[step.kernel], arguments)
         else:
             raise NotNative("has a step that the engine does not know")
@@ -255,9 +249,9 @@ class NativePlan(Executable):
         code = Assembler()
         self.inputs = [("argument", index) for index in _used(plan)]
         self.inputs += [("buffer", index) for index in sorted(returned_buffers(plan))]
-        places = {key: Address(code.register()) for key in self.inputs}
+        places: Places = {key: Address(code.register()) for key in self.inputs}
         places |= {("table", index): Address(code.register(table.data_ptr())) for index, table in enumerate(tables)}
-        code.plan(plan, kernels, Operands(places))
+        code.plan(plan, kernels, places)
         self._plan = PlanFields()
         super().__init__(code, engine, self._plan)
         self.call = engine.function(self._plan)

@@ -25,8 +25,9 @@ from pytest_passbench.runner.native_code import (
     Assembler,
     Executable,
     NotNative,
-    Operands,
+    Places,
     form_words,
+    place_of,
     returned_buffers,
 )
 from pytest_passbench.runner.output_tables import OutputTables
@@ -189,19 +190,18 @@ class _GraphAssembler:
         plan, returned = replayed.plan, returned_buffers(replayed.plan)
         views = [self._view(value, node) for value in node.args]
         _check(replayed, views)
-        places = {("argument", index): view.place for index, view in enumerate(views)}
-        places |= {("table", index): Address(self._table(table)) for index, table in enumerate(replayed.tables)}
-        operands = Operands(places)
-        self.code.plan(plan, replayed.kernels, operands, returned)
+        places: Places = {("argument", index): view.place for index, view in enumerate(views)}
+        for index, table in enumerate(replayed.tables):
+            places["table", index] = Address(self.code.register(table.data_ptr()))
+        self.code.plan(plan, replayed.kernels, places, returned)
         for index in returned:
-            register = operands.places["buffer", index].register
+            register = places["buffer", index].register
             self.buffers.add(register)
             self.uses[register] = node
-        results = tuple(View(operands.of(operand), operand.form) for operand in plan.returns)
+        results = tuple(View(place_of(operand, places), operand.form) for operand in plan.returns)
         return results if replayed.sequence else results[0]
 
-    def _table(self, table: torch.Tensor) -> int:
-        return self.code.register(table.data_ptr())
+
 
 
 def _check(replayed: Replayed, views: Sequence[View]) -> None:

@@ -96,11 +96,6 @@ def _check_in_python(tensor: torch.Tensor, shape: tuple[int, ...], strides: tupl
         )
 
 
-def tensor_leaves(value: Any) -> list[torch.Tensor]:
-    """Return the tensors in a result, in order."""
-    return [leaf for leaf in torch.utils._pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
 def refuse_argument(name: str) -> None:
     """Raise WrongArgument for an argument of another dtype or alignment."""
     raise WrongArgument(f"argument {name} has another dtype or alignment than when the plan was recorded")

@@ -13,12 +13,13 @@ import linecache
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from pytest_passbench.plans.launch import (
     ALIGNMENT_BYTES,
+    ITEM_BYTES,
     Allocate,
     Copy,
     Fill,
@@ -32,6 +33,8 @@ from pytest_passbench.plans.launch import (
     TritonType,
     Tuned,
 )
+from pytest_passbench.plans.values import tensors_in
+from pytest_passbench.runner.cuda.machine_code import PlanBinaries
 from pytest_passbench.runner.engine import Engine
 from pytest_passbench.runner.memory_contents import Contents
 from pytest_passbench.runner.native_code import DTYPE_CODES, CppFunction, Executable, NativePlan, NotNative
@@ -47,10 +50,10 @@ from pytest_passbench.runner.plan_runtime import (
     refuse_argument,
     refuse_shared,
     reinterpret,
-    tensor_leaves,
     triton_type,
     zero,
 )
+from pytest_passbench.suite.allowlist import resolve
 
 _CTYPES: dict[str, Any] = {
     "pointer": ctypes.c_void_p,
@@ -133,21 +136,6 @@ def cpp_function(library: ctypes.CDLL, name: str, parameters: Sequence[str]) -> 
     return function
 
 
-class Code(Protocol):
-    """A source of machine code for a plan's launches of Triton kernels."""
-
-    def prepare(self, number: int, step: TritonLaunch) -> MachineLaunch:
-        """Return the launch with number ``number`` of the plan."""
-
-
-class MachineLaunch(Protocol):
-    """A launch of machine code. It is called with the addresses of ``operands``, in order."""
-
-    operands: tuple[Operand, ...]
-
-    def __call__(self, *addresses: int) -> None:
-        """Launch."""
-
 
 def replay(
     plan: LaunchPlan,
@@ -156,7 +144,7 @@ def replay(
     sequence: bool,
     choices: Sequence[int],
     written: Collection[int] = (),
-    code: Code | None = None,
+    code: PlanBinaries | None = None,
     engine: Engine | None = None,
 ) -> Replayed:
     """Return a callable that executes a plan.
@@ -219,7 +207,7 @@ class _PlanPrinter:
         sequence: bool,
         choices: list[int],
         written: Collection[int],
-        code: Code | None,
+        code: PlanBinaries | None,
     ) -> None:
         self._plan, self._sequence, self._choices, self._written = plan, sequence, choices, written
         self._code = code
@@ -236,13 +224,13 @@ class _PlanPrinter:
             "empty": allocator(device),
             "view": reinterpret,
             "check": layout_check(),
-            "leaves": tensor_leaves,
+            "leaves": tensors_in,
             "wrong": refuse_argument,
             "shared": refuse_shared,
             "inf": math.inf,
             "nan": math.nan,
             "device": torch.device(device),
-            **{f"dtype_{name}": getattr(torch, name) for name in _dtypes(plan)},
+            **{f"dtype_{name}": getattr(torch, name) for name in ITEM_BYTES if hasattr(torch, name)},
             **{f"t{number}": table for number, table in enumerate(self.tables)},
         }
 
@@ -336,7 +324,7 @@ class _PlanPrinter:
 
     def _operator(self, step: Operator) -> None:
         number = len(self.namespace)
-        self.namespace[f"o{number}"] = operator(step.name)
+        self.namespace[f"o{number}"] = resolve(f"torch.ops.{step.name}")
         arguments = [self._value(value) for value in step.arguments]
         arguments += [f"{name}={self._value(value)}" for name, value in step.keywords]
         call = f"o{number}({', '.join(arguments)})"
@@ -404,33 +392,6 @@ class _PlanPrinter:
         return name
 
 
-def operator(name: str) -> Any:
-    """Return an operator of ATen by its full name (``aten.mul.Tensor``). Raises ValueError if there is none."""
-    parts = name.split(".")
-    if len(parts) == 3 and parts[0] == "aten":
-        packet = getattr(torch.ops.aten, parts[1], None)
-        if packet is not None and parts[2] in packet.overloads():
-            return getattr(packet, parts[2])
-    raise ValueError(f"no operator is called {name[:80]!r}")
-
-
-def _dtypes(plan: LaunchPlan) -> set[str]:
-    """Return the dtypes in the plan's data, which its text may name."""
-    dtypes = {tensor.form.dtype for tensor in plan.tensors} | {operand.form.dtype for operand in plan.returns}
-
-    def walk(value: Any) -> None:
-        if isinstance(value, Operand):
-            dtypes.add(value.form.dtype)
-        elif isinstance(value, (tuple, list)):
-            for item in value:
-                walk(item)
-        elif isinstance(value, Allocate):
-            dtypes.add(value.form.dtype)
-        elif isinstance(value, (Fill, Copy, Launch, TritonLaunch, Tuned, Operator)):
-            walk(tuple(vars(value).values()))
-
-    walk(plan.steps)
-    return dtypes
 
 
 def _numbers(values: Sequence[int]) -> str:

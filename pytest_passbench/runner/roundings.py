@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
-from torch.fx.node import map_aggregate
+from torch.fx.node import map_aggregate, map_arg
 
 from pytest_passbench.rewrite.normalise import canonical
 
@@ -107,7 +107,8 @@ class Variants:
             if node.op in ("call_function", "call_method") and _is_half(eager[node]):
                 self._halves.add(node)
                 self._note(node, eager)
-        self._answers = _leaves(eager[next(node for node in module.graph.nodes if node.op == "output")])
+        self._output = next(node for node in module.graph.nodes if node.op == "output")
+        self._answers = _leaves(eager[self._output])
 
     def _note(self, node: Node, eager: dict[Node, Any]) -> None:
         """Note a node as rounded if its result in float32 is not a number of its dtype in every element."""
@@ -124,23 +125,20 @@ class Variants:
             if node not in unrounded and wide.isdisjoint(node.all_input_nodes):
                 values[node] = self._eager(node, values)
             elif node.op == "output":
-                values[node] = map_aggregate(
-                    node.args[0], lambda item: values[item] if isinstance(item, Node) else item
-                )
+                values[node] = map_arg(node.args[0], values.__getitem__)
             else:
                 result = self._wide(node, values)
                 narrow = node in self.rounded and node not in unrounded
                 values[node] = result.to(self.rounded[node]) if narrow else result
                 if not narrow and node in self._halves:
                     wide.add(node)
-        results = _leaves(values[next(node for node in self._module.graph.nodes if node.op == "output")])
+        results = _leaves(values[self._output])
         return [out.to(like.dtype) for out, like in zip(results, self._answers, strict=True)]
 
     def _eager(self, node: Node, values: dict[Node, Any]) -> Any:
         if node.op == "placeholder":
             return self._inputs[len(values)]
-        args = map_aggregate(node.args, lambda item: values[item] if isinstance(item, Node) else item)
-        kwargs = map_aggregate(node.kwargs, lambda item: values[item] if isinstance(item, Node) else item)
+        args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
         return args[0] if node.op == "output" else _called(self._module, node, args, kwargs)
 
     def _wide(self, node: Node, values: dict[Node, Any]) -> Any:

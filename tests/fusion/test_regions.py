@@ -11,7 +11,8 @@ from torch.fx import GraphModule, symbolic_trace
 
 from pytest_passbench.fusion.ir import Unsupported
 from pytest_passbench.fusion.kernel import kernel
-from pytest_passbench.fusion.regions import annotate, launch, reason
+from pytest_passbench.fusion.regions import launch, reason
+from shared.regions import annotate
 
 
 def annotated(function: Callable[..., Any], *inputs: torch.Tensor) -> GraphModule:

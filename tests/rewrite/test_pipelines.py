@@ -77,8 +77,7 @@ def test_a_pass_with_two_outputs(pipeline):
     built = build(pipeline, before, [reference(pattern)], tensors())
     assert built.rewritten
     assert built.reports[0].matches == 1
-    assert built.covered == ["add", "layer_norm"]
-    assert built.operators == ["linear", "add", "layer_norm", "view", "transpose", "mul", "relu"]
+    assert built.reports[0].operators == ["add", "layer_norm"]
     check(built, before)
 
 
@@ -86,7 +85,7 @@ def test_a_pass_with_two_outputs(pipeline):
 def test_a_graph_input_written_in_place(pipeline):
     before = graph("in_0 += in_1\nreturn (in_0.sin(), in_1.cos())", 2)
     built = build(pipeline, before, [reference(lambda x, y: ((a := x + y), a.sin()))], [torch.ones(3), torch.ones(3)])
-    assert built.covered == ["add", "sin"]
+    assert built.reports[0].operators == ["add", "sin"]
     check(built, before, lambda: [torch.randn(3), torch.randn(3)])
 
 
