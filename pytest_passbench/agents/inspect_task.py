@@ -19,7 +19,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.tool import Tool, ToolDef
 from inspect_ai.util import concurrency, store_as
 
-from pytest_passbench.agents.answer_journal import AnswerJournal, JournalledJudge
+from pytest_passbench.agents.answer_journal import AnswerJournal
 from pytest_passbench.agents.environment import TOOLS, PassEnvironment
 from pytest_passbench.agents.inspect_score import Episode, best_attempt
 from pytest_passbench.agents.prompt import prompt
@@ -75,10 +75,9 @@ def passbench(
 @solver
 def episode(journal: str | None = None) -> Solver:
     """Return the solver: an agent with the tools of an environment of its own, and a journal if one is named."""
-    judge = None if journal is None else JournalledJudge(AnswerJournal(Path(journal)))
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        environment = PassEnvironment(judge)
+        environment = PassEnvironment(journal=None if journal is None else AnswerJournal(Path(journal)))
         await to_thread.run_sync(environment.reset, state.metadata["file"])
         tools = [_tool(environment, name) for name in TOOLS]
         agent = react(prompt=INSTRUCTIONS, tools=tools, on_continue=GO_ON)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 from pytest_passbench.agents.turns import TurnLost, Turns
 from pytest_passbench.api.arguments import entries
@@ -35,19 +35,6 @@ class Judging:
     outcome: Outcome
     judging_seconds: float
     waiting_seconds: float
-
-
-class AnswerJudge(Protocol):
-    """A judge of answers, which an environment asks: a :class:`SharedJudge`, or something in front of one."""
-
-    def judge(self, files: Mapping[str, str], task: str | Path, is_awaited: IsAwaited) -> Judging:
-        """Judge an answer on a task."""
-
-    def explain(self, files: Mapping[str, str], task: Task, is_awaited: IsAwaited) -> str:
-        """Explain an answer without judging it."""
-
-    def first_pass(self, task: Task, is_awaited: IsAwaited) -> Draft:
-        """Generate passes for a task."""
 
 
 class SharedJudge:
