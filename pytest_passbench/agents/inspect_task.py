@@ -1,5 +1,7 @@
 """The suite as a task of Inspect AI: a sample for each task, with the tools of :class:`PassEnvironment`.
 
+An evaluation of a model can be interrupted, and gone on with.
+
 An attempt is judged once, when the model calls ``judge``; the scorer reads what was judged. One attempt is judged at
 a time, and waiting for that is no working time of a sample.
 """
@@ -7,23 +9,29 @@ a time, and waiting for that is no working time of a sample.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
-from inspect_ai import Epochs, Task, task
+from inspect_ai import Epochs, Task, eval_set, task
+from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.agent import as_solver, react
 from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.log import EvalLog, read_eval_log
+from inspect_ai.model import Model, get_model
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.tool import Tool, ToolDef
 from inspect_ai.util import concurrency, store_as
 
+from pytest_passbench.agents import shared_judge
 from pytest_passbench.agents.answer_journal import AnswerJournal
 from pytest_passbench.agents.environment import TOOLS, PassEnvironment
 from pytest_passbench.agents.inspect_score import Episode, best_attempt
 from pytest_passbench.agents.prompt import prompt
 from pytest_passbench.api.arguments import TaskShelf
+from pytest_passbench.core.errors import UserError
 
 JUDGING = frozenset({"new_pass", "explain", "judge"})
 """The tools that take the shared judge."""
@@ -34,6 +42,8 @@ again. The best judged attempt counts, and only what was judged counts. Call sub
 """
 GO_ON = "Go on with the tools, or call submit if you cannot do better."
 TURNS = 10
+ATTEMPT_SECONDS = 600
+"""After these seconds an answer is no longer awaited. Without bounds Inspect would await it, and retry, for good."""
 
 
 @task
@@ -101,3 +111,43 @@ def _tool(environment: PassEnvironment, name: str) -> Tool:
         return text
 
     return ToolDef(execute, name=name).as_tool()
+
+
+def evaluate(inspect_task: Task, model: str, folder: Path, retries: int) -> EvalLog:
+    """Evaluate a model on the samples that the logs in ``folder`` do not have yet; return the log with all of them.
+
+    ``model`` is its name in Inspect. An endpoint that fails is asked again ``retries`` times. Raises UserError for a
+    model that cannot be asked, and for a folder that Inspect refuses.
+    """
+    named = _model(model)
+    try:
+        _, (log,) = eval_set(
+            [inspect_task],
+            log_dir=str(folder),
+            log_dir_allow_dirty=True,  # other models' logs lie there too
+            model=named,
+            display="plain",
+            log_buffer=1,  # each sample is in the log as soon as it ends
+            retry_on_error=1,  # a sample, before it is given up
+            retry_attempts=0,
+            retry_immediate=False,
+            max_retries=retries,
+            attempt_timeout=ATTEMPT_SECONDS,
+        )
+    except PrerequisiteError as error:
+        raise UserError(_message(error), where=folder) from error
+    finally:
+        shared_judge.process_judge().close()
+    return read_eval_log(log.location, resolve_attachments=True)
+
+
+def _model(name: str) -> Model:
+    try:
+        return get_model(name, memoize=False)  # a kept one may have another address or key
+    except Exception as error:  # each provider has its own for what it lacks: a package, a key, an address
+        raise UserError(_message(error), where=f"--model={name}") from error
+
+
+def _message(error: Exception) -> str:
+    """Return an error of Inspect's in plain words: its messages may have markup for a terminal."""
+    return " ".join(re.sub(r"\[/?[a-z ]*\]", "", str(getattr(error, "message", error))).split())
