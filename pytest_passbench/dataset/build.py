@@ -11,7 +11,7 @@ import importlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
@@ -171,13 +171,14 @@ def _open_jobs(
 def _work(architecture: Architecture, target: Path, state: Progress) -> None:
     """Write an architecture's rows. It runs in a forked process, which has the state of the moment."""
     case = extract(architecture, *state.done_before(architecture))
-    write_text(target, json.dumps(case.to_data()))
+    write_text(target, json.dumps(asdict(case)))
 
 
 def load(path: Path) -> CaseRows:
     """Return the rows of an architecture's file. Raises UserError if it is none."""
     try:
-        return CaseRows.from_data(json.loads(path.read_text(encoding="utf-8")))
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return CaseRows(**{**data, "rows": [GraphRow(**row) for row in data["rows"]]})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError("is no file of a build", where=path, remedy="remove it: it is made anew") from error
 
