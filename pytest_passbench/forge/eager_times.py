@@ -45,17 +45,11 @@ class _CallTimer(fx.Interpreter):
         self.seconds: dict[str, float] = {}
 
     def run_node(self, n: fx.Node) -> Any:
-        self._name = n.name
-        return super().run_node(n)
-
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if n.op not in ("call_function", "call_method"):
+            return super().run_node(n)
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        call = getattr(self, n.op)
         start = time.perf_counter()
-        value = super().call_function(target, args, kwargs)
-        self.seconds[self._name] = time.perf_counter() - start
-        return value
-
-    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
-        start = time.perf_counter()
-        value = super().call_method(target, args, kwargs)
-        self.seconds[self._name] = time.perf_counter() - start
+        value = call(n.target, args, kwargs)
+        self.seconds[n.name] = time.perf_counter() - start
         return value
