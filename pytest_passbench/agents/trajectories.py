@@ -73,10 +73,7 @@ def _is_judged(message: Row) -> bool:
 
 
 def read_trajectories(logs: Iterable[Path]) -> Iterator[Trajectory]:
-    """Yield the trajectories of log files, and of folders that have them, directly or in a folder below.
-
-    Raises UserError for one that cannot be read.
-    """
+    """Yield the trajectories of log files, and of folders with logs, or with such folders. Raises UserError."""
     from inspect_ai.log import read_eval_log
 
     for path in logs:

@@ -55,10 +55,7 @@ class GraphForm:
 
 
 def forms(task: Task) -> list[GraphForm]:
-    """Return the forms of a task, that with the fewest tensor arguments first.
-
-    Raises UserError for a graph that is not allowed.
-    """
+    """Return the forms of a task, those with few tensor arguments first. Raises UserError for a forbidden graph."""
     graphs = []
     for key, source in task.graphs.items():
         gm = build_graph(source, str(task.path), line=task.graph_lines.get(key, 1))
@@ -124,10 +121,7 @@ def _form(task: Task, members: list[_Member], twins: dict[str, _Member]) -> Grap
 
 
 def _copy(form: GraphForm, nodes: list[list[Node]]) -> dict[Node, Node]:
-    """Copy the first graph into the form, with a hole for each literal that differs between the graphs.
-
-    Return the copy of each of its nodes.
-    """
+    """Copy the first graph into the form, with holes for literals that differ. Return the copy of each node."""
     copies: dict[Node, Node] = {}
     holes: dict[Any, Node] = {}
     first = nodes[0]

@@ -23,9 +23,7 @@ SAMPLED_ELEMENTS = 65536
 
 @dataclass(frozen=True)
 class ValueStats:
-    """The form and statistics of a value of a graph in a real forward pass. Integers have ``min`` and ``max``
-    only.
-    """
+    """The form and statistics of a graph's value in a forward pass. Integers have ``min`` and ``max`` only."""
 
     shape: tuple[int, ...]
     dtype: str

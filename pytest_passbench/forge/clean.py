@@ -159,9 +159,7 @@ def literals(node: fx.Node) -> list[Any]:
 
 
 def is_low_literal(literal: Any, other: Any) -> bool:
-    """Return True if ``literal`` belongs to float32 and ``other``, from the same graph's bfloat16 capture, to
-    bfloat16.
-    """
+    """Return True if ``literal`` is float32's, and ``other``, from the graph's bfloat16 capture, is bfloat16's."""
     if literal is torch.float32 and other is torch.bfloat16:
         return True
     high, low = torch.finfo(torch.float32), torch.finfo(torch.bfloat16)

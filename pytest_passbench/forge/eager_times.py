@@ -1,7 +1,4 @@
-"""Eager's time by operator: a graph is run call by call, and each call is timed.
-
-It says where a model's time goes. It is no careful measurement.
-"""
+"""Eager's time by operator: each call of a graph is timed. It is no careful measurement."""
 
 from __future__ import annotations
 

@@ -69,10 +69,7 @@ def candidates(probe: Probe, complaint: str) -> Iterator[tuple[int, float]]:
 
 
 def _upstream(probe: Probe, complaint: str) -> list[fx.Node]:
-    """Return the node that a complaint names and what it is made of, the nearest first.
-
-    If it names none, these are all inputs.
-    """
+    """Return the node that a complaint names, and its sources, the nearest first; all inputs if it names none."""
     named = re.search(r"\b((?:tmp|in)_\d+)\b", complaint)
     start = [node for node in probe.pure.graph.nodes if named and node.name == named[1]]
     if not start:

@@ -171,9 +171,7 @@ class _SequenceSelection:
         return len(choice.cases) > 2 or min(self.cases[case] for case in choice.cases) < MAX_TASKS_PER_CASE
 
     def gain(self, choice: SequenceChoice) -> float:
-        """Return the value of choosing ``choice``: new bigrams and operators, rarer ones more; crowded modalities
-        count less.
-        """
+        """Return the value of ``choice``: new bigrams and operators, rare ones more; in crowded modalities less."""
         new: float = sum(1.0 / (1 + 3 * self.bigrams[b]) * (1 + 1.0 / self.owners[b]) for b in _bigrams(choice.ops))
         operators = sum(2.0 for op in set(choice.ops) if not self.operators[op])
         crowd = 1.0 + 4.0 * self.modalities[choice.modality] / max(1, self.count)

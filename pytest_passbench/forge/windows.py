@@ -1,6 +1,4 @@
-"""The drawing of operator sequences from a corpus: fusible and typical ones, those about some operators, and places
-of a given sequence.
-"""
+"""Windows: the fusible and the typical runs of a corpus, those about some operators, and the places of a sequence."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""YAML read as plain data, with the line of every value for messages, and values written as YAML.
-
-Tags are never executed.
-"""
+"""YAML read as plain data, with the line of every value, and values written as YAML. Tags are never executed."""
 
 from __future__ import annotations
 
@@ -142,9 +139,7 @@ class _Composer:
 
 
 def _child(node: Any, step: str | int) -> tuple[Any, Any]:
-    """Return the nodes of a key and of its value (a list's item: itself twice), or (None, None) if there is no
-    such key.
-    """
+    """Return the nodes of a key and of its value, (None, None) if there is none. Of a list's item both are itself."""
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
         return node.value[step], node.value[step]
     if isinstance(node, yaml.MappingNode):

@@ -141,9 +141,7 @@ def single(name: str | Path) -> TaskRef:
 
 
 def walk(path: Path) -> list[tuple[Path, Kind]]:
-    """Return the paths and kinds of the tasks at a path, in order, without reading them. Raises UserError if there
-    are none.
-    """
+    """Return the paths and kinds of the tasks at a path, in order, unread. Raises UserError if there are none."""
     if kind_of(path) is None:
         raise UserError("no such file or folder", where=path, remedy="name a task file, or a folder of tasks")
     entries = list(_Walk(path).below(path))

@@ -78,9 +78,7 @@ class GraphPrinter:
         return self.operator(node) or self.function(node)
 
     def operator(self, node: torch.fx.Node) -> str | None:
-        """Return the infix or prefix form of a function of ``operator``, or None if building it would give another
-        function.
-        """
+        """Return a function of ``operator`` in infix or prefix form; None if that is built as another function."""
         target, args = node.target, node.args
         if not any(isinstance(a, torch.fx.Node) for a in args) or node.kwargs:
             return None

@@ -1,6 +1,4 @@
-"""A subgraph's source text, parsed as straight-line code with ``ast``. Nothing is executed, and torch is not
-imported.
-"""
+"""A subgraph's source text, parsed as straight-line code. Nothing is executed, and torch is not imported."""
 
 from __future__ import annotations
 

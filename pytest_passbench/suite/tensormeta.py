@@ -146,9 +146,7 @@ def _flat(data: Any) -> Iterator[Any]:
 
 
 def _value(path: Path, node: ast.expr, symbols: Mapping[str, int]) -> Any:
-    """Return the value of a literal expression. ``float("0.5")``, ``inf`` and sizes with symbols count as
-    literals.
-    """
+    """Return the value of a literal expression. ``float("0.5")``, ``inf`` and sizes with symbols are literals too."""
     try:
         return _evaluate(node, symbols)
     except (TypeError, ValueError, ArithmeticError) as error:

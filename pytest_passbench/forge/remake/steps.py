@@ -75,9 +75,7 @@ class TaskOutline:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The folder of a run's work, and its way of working: ``processes`` at a time, ``timeout`` seconds for each
-    job.
-    """
+    """The folder of a run's work. ``processes`` jobs run at a time, for ``timeout`` seconds at most each."""
 
     work: Path
     processes: int = 1
