@@ -1,5 +1,4 @@
-"""The capture of models as FX graphs, as ``torch.compile`` hands them to its backend, with statistics of every
-value.
+"""The capture of models as FX graphs, as ``torch.compile`` hands them to its backend, with their values' statistics.
 
 One forward pass under ``no_grad`` gives one graph per unbroken stretch of Python (graph breaks give several).
 Weights are inputs, as Dynamo has inlined modules since torch 2.5.
@@ -42,8 +41,7 @@ class Captured:
 
 
 def capture(model: torch.nn.Module, inputs: Inputs, execute: bool = True) -> list[Captured]:
-    """Return the graphs of one forward pass of ``model`` on ``inputs`` (keywords or positions), in order of
-    execution.
+    """Return the graphs of one forward pass of ``model`` on ``inputs`` (keywords or positions), in order.
 
     With ``execute`` false no operator runs: graphs return ones, and values have shapes and dtypes only.
     """

@@ -43,11 +43,10 @@ Corpus = Mapping[str, Sequence[Graph]]
 
 
 def capture_case(case: ModelCase, once: bool = False) -> list[Graph]:
-    """Return every graph of ``case``: its variants in float32, with the dtypes of one bfloat16 capture of the
-    first variant. With ``once``, return the float32 graphs of the first variant alone, in a third of the time.
+    """Return every graph of ``case``: its variants in float32, with the dtypes of the first one in bfloat16.
 
-    Raises any exception of the architecture at the first variant. Later variants that it cannot run are left
-    out.
+    With ``once``, return the float32 graphs of the first variant alone, in a third of the time. Raises any exception
+    of the architecture at the first variant. Later variants that it cannot run are left out.
     """
     model = case.build()
     first, *others = case.variants[:1] if once else case.variants

@@ -71,8 +71,7 @@ def draw(windows: Sequence[Window], corpus: Corpus) -> list[Instance]:
 
 
 def choose(pool: Sequence[Instance], quota: int, patience: int = 8) -> CuratedInstances:
-    """Return up to ``quota`` instances that pass every rule and take a fair time, spread over dtypes, sources and
-    sizes.
+    """Return up to ``quota`` instances that pass every rule, of many dtypes, sources and sizes, with a fair time.
 
     Trying ends when there are ``patience`` failures more than successes.
     """

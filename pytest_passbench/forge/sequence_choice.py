@@ -118,8 +118,7 @@ WANTED_PAIRS = frozenset([("conv2d", "view"), ("conv2d", "sigmoid"), ("embedding
 def select(
     choices: Sequence[SequenceChoice], count: int, always: Sequence[Ops] = (), quotas: bool = True
 ) -> list[SequenceChoice]:
-    """Return ``count`` candidates, or fewer if there are no more: ``always`` first, then those with the largest
-    gain.
+    """Return ``count`` candidates, if there are as many: ``always`` first, then those with the largest gain.
 
     ``quotas`` bound the shares of lengths (:data:`LENGTHS`) and of single architectures
     (:data:`MAX_TASKS_PER_CASE`); they make no sense for one model.

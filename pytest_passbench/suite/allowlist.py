@@ -106,10 +106,7 @@ def _family(name: str) -> dict[str, Function]:
 
 @cache
 def namespaces() -> Mapping[str, Mapping[str, Function]]:
-    """Return the allowed functions: prefix -> name -> function.
-
-    If a function has several names, the first one is its canonical spelling.
-    """
+    """Return the allowed functions: prefix -> name -> function. A function's first name is its canonical spelling."""
     variable = {n: getattr(torch, n) for n in _public(torch._C._VariableFunctions) if hasattr(torch, n)}
     native = _public(torch._C._nn)
     families = ("fft", "linalg", "special")

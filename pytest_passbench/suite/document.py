@@ -18,10 +18,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Document:
-    """A parsed YAML document. ``offset`` is the number of the file's lines before it.
-
-    Raises UserError with file and line if the text is not YAML.
-    """
+    """A YAML document, parsed. ``offset`` lines of the file come before it. Raises UserError with file and line."""
 
     def __init__(self, text: str, path: Path, offset: int = 0) -> None:
         self.path, self.offset = path, offset
@@ -72,10 +69,7 @@ class _Composer:
         self._count = 0
 
     def compose(self) -> Any:
-        """Return the root node, None for an empty document.
-
-        Raises UserError for what a task has no use for, and yaml.YAMLError for what is not YAML.
-        """
+        """Return the root node, None for an empty document. Raises UserError or yaml.YAMLError."""
         while not isinstance(event := self._loader.get_event(), yaml.StreamEndEvent):
             if isinstance(event, yaml.NodeEvent):
                 self._check(event)

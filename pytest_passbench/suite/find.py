@@ -74,10 +74,7 @@ def read(path: Path, kind: Kind) -> Task:
 
 
 def installed_tasks() -> Path:
-    """Return the folder of the package's own tasks: inside it in a wheel, beside it in a checkout.
-
-    Raises UserError if there is no such folder.
-    """
+    """Return the folder of the package's own tasks: in it in a wheel, beside it in a checkout. Raises UserError."""
     for folder in (PACKAGE / "tasks", PACKAGE.parent / "tasks"):
         if folder.is_dir():
             return folder
@@ -151,10 +148,7 @@ def walk(path: Path) -> list[tuple[Path, Kind]]:
 
 
 def select(refs: Sequence[TaskRef], suite: str) -> list[TaskRef]:
-    """Return the tasks of a suite: "lite" or "train" by tag, "full" (all that are not for training) or "all".
-
-    Raises UserError for another name.
-    """
+    """Return the tasks of a suite: lite or train by tag, full (all but those for training), all. Raises UserError."""
     if suite not in SUITES:
         raise UserError(f"no suite {suite!r}", remedy=f"suites are: {', '.join(SUITES)}")
     if suite == "all":

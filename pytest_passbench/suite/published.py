@@ -52,10 +52,7 @@ def read_folder_header(folder: Path) -> TaskHeader:
 
 
 def write_sample(task: Task, folder: Path, device: str = "cpu") -> None:
-    """Write a task as a sample folder, from which :func:`read_sample` reads an equal task.
-
-    Raises UserError if a file cannot be written.
-    """
+    """Write a task as a sample folder, from which :func:`read_sample` reads an equal task. Raises UserError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for subgraph in task.subgraphs:

@@ -27,8 +27,7 @@ _EXAMPLES = "dynamic_dim_constraint_symbol2example_value"
 
 
 def read_specs(path: Path, symbols: Mapping[str, int]) -> list[TensorSpec]:
-    """Return the inputs that a ``weight_meta.py`` or ``input_meta.py`` describes, one class each; [] without a
-    file.
+    """Return the inputs that a ``weight_meta.py`` or ``input_meta.py`` describes, one class each, if there is a file.
 
     ``symbols`` gives values to symbolic sizes. Raises UserError with file and line.
     """
