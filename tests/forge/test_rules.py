@@ -11,10 +11,10 @@ import torch
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.forge.curate import choose
 from pytest_passbench.forge.input_records import widen
-from pytest_passbench.forge.instances import Instance, curated
+from pytest_passbench.forge.instances import Instance
 from pytest_passbench.forge.null_answers import NEVER, least, null_from
 from pytest_passbench.forge.probe import Probe
-from pytest_passbench.forge.repair import repaired
+from pytest_passbench.forge.repair import curated, repaired
 from pytest_passbench.forge.rules import complaints
 from pytest_passbench.forge.suite_check import check, sample
 from pytest_passbench.suite.find import discover
@@ -349,7 +349,8 @@ def test_an_instance_that_fits_at_one_factor_is_kept_if_it_overflows_at_the_next
 
 def test_no_scaling_repairs_an_input_without_effect() -> None:
     planted = task("to tanh", "tmp_0 = in_0.to(in_1.dtype)", "return (torch.tanh(tmp_0),)", inputs=(X, A))
-    assert repaired(planted, planted.subgraphs[0]) is None
+    drawn = Instance(planted.header.ops, planted.graphs["g"], "float32", (X, A), "a/b", "text", "b1", "")
+    assert repaired(drawn)[0] is None
 
 
 def test_head_room_is_eagers_time_over_what_cannot_be_avoided() -> None:
