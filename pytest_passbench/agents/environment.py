@@ -15,8 +15,7 @@ from typing import Any
 from pytest_passbench.agents.answer_files import AnswerFiles
 from pytest_passbench.agents.answer_journal import AnswerJournal
 from pytest_passbench.agents.prompt import prompt
-from pytest_passbench.agents.shared_judge import Judging, SharedJudge, process_judge
-from pytest_passbench.agents.turns import TurnLost
+from pytest_passbench.agents.shared_judge import Judging, SharedJudge, TurnLost, process_judge
 from pytest_passbench.api.staged import StagedReward
 from pytest_passbench.candidate.layout import MANIFEST
 from pytest_passbench.core.errors import UserError
