@@ -57,10 +57,6 @@ def call_tool(environment: PassEnvironment, tool: str, arguments: Any) -> str:
     return text
 
 
-def _always() -> bool:
-    return True
-
-
 class PassEnvironment:
     """An episode on one task, from ``reset`` on. ``attempts`` are those judged so far.
 
@@ -73,7 +69,7 @@ class PassEnvironment:
     def __init__(
         self,
         judge: SharedJudge | None = None,
-        is_awaited: Callable[[], bool] = _always,
+        is_awaited: Callable[[], bool] = lambda: True,
         journal: AnswerJournal | None = None,
     ) -> None:
         self._judge, self._is_awaited, self._journal = judge, is_awaited, journal

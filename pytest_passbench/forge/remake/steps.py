@@ -92,7 +92,7 @@ class Recipe:
                 save_windows(windows.typical_windows(self.corpus), self.typical)
         if not {"select", "curate", "write"}.intersection(steps):
             return []
-        outlines = self.selection(spare(count), train)
+        outlines = self.selection(count * 3 // 2, train)  # about a third of them fail the rules
         if "curate" in steps:
             self.curate(outlines)
             self.curate(self.uncovered())
@@ -152,11 +152,6 @@ class Recipe:
         choices = sorted(self.candidates(drawn), key=lambda c: (-len(c.cases), len(c.ops), c.ops))
         untried = (choice for choice in choices if task_id(choice.ops) not in done)
         return [TaskOutline(c.ops, "", QUOTAS[0][1]) for c in about_new(untried, covered, lambda c: c.ops)]
-
-
-def spare(count: int) -> int:
-    """Return the number of sequences to try for ``count`` tasks: about a third of them fail the rules."""
-    return count * 3 // 2
 
 
 def _capture(case: ModelCase, target: Path) -> None:
