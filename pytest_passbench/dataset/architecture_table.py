@@ -11,6 +11,7 @@ import shutil
 from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import write_text
@@ -66,8 +67,6 @@ def restore(out: Path, captures: Path) -> int:
     return len(files)
 
 
-def _case(record: dict[str, object]) -> CaseRows:
-    names = ("architecture", "library", "family", "position", "seconds")
-    case = CaseRows(**{name: record[name] for name in names})  # type: ignore[arg-type]
-    case.ids, case.refused = list(record["graphs"]), json.loads(str(record["refused"]))  # type: ignore[call-overload]
-    return case
+def _case(record: dict[str, Any]) -> CaseRows:
+    plain = {name: record[name] for name in ("architecture", "library", "family", "position", "seconds")}
+    return CaseRows(**plain, ids=list(record["graphs"]), refused=json.loads(record["refused"]))

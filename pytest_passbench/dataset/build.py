@@ -71,7 +71,6 @@ class Progress:
     givers: dict[str, tuple[int, str]] = field(default_factory=dict)
     forms: set[str] = field(default_factory=set)
     ranges: RunRanges = field(default_factory=dict)
-    architectures: Counter[str] = field(default_factory=Counter)
     yields: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
 
     def add(self, case: CaseRows) -> int:
@@ -81,7 +80,6 @@ class Progress:
             self.givers[row.id] = min(case.rank, self.givers.get(row.id, case.rank))
         self.forms.update(row.form for row in case.rows)
         self.ranges.update(case.ranges)
-        self.architectures[case.library] += 1
         new = len(self.forms) - before
         self.yields.setdefault(case.library, []).append((new, case.seconds))
         return new
@@ -125,7 +123,7 @@ def build(
         new = state.add(case)
         return (
             f": {new} new forms of {len(case.rows)} graphs in {case.seconds:.0f} s; {len(state.forms):,} forms, "
-            f"{len(state.givers):,} graphs, {sum(state.architectures.values()):,} architectures"
+            f"{len(state.givers):,} graphs, {sum(map(len, state.yields.values())):,} architectures"
         )
 
     jobs = _libraries_in_turn(groups, settings, state)
