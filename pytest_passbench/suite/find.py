@@ -260,24 +260,20 @@ def _with_own_ids(refs: list[TaskRef]) -> list[TaskRef]:
     There are as many parents as tell the folders apart. If none do, since links lead to one folder twice, the later
     ones are numbered. Raises UserError if two task files have the same id.
     """
-    groups: dict[str, list[int]] = {}
-    for position, ref in enumerate(refs):
-        groups.setdefault(ref.id, []).append(position)
-    names: dict[int, str] = {}
-    for name, positions in groups.items():
-        files = [position for position in positions if refs[position].kind == "task"]
+    groups: dict[str, list[TaskRef]] = {}
+    for ref in refs:
+        groups.setdefault(ref.id, []).append(ref)
+    names: dict[Path, str] = {}
+    taken = {ref.id for ref in refs if ref.kind == "task"}
+    for name, group in sorted(groups.items(), key=lambda item: len(item[1]) > 1):  # kept ids go first
+        files, folders = ([ref.path for ref in group if (ref.kind == "task") is is_file] for is_file in (True, False))
         if len(files) > 1:
-            raise same_id(name, refs[files[0]].path, refs[files[1]].path)
-        folders = [position for position in positions if position not in files]
-        ids = [name] * len(folders) if len(positions) == 1 else _with_parents(name, [refs[p].path for p in folders])
-        names.update(zip(folders, ids, strict=True))
-        names.update(dict.fromkeys(files, name))
-    task_ids = {ref.id for ref in refs if ref.kind == "task"}
-    for position in sorted(names, key=lambda position: len(groups[refs[position].id]) > 1):  # kept ids go first
-        if refs[position].kind != "task":
-            names[position] = published.distinct(names[position], task_ids)
-            task_ids.add(names[position])
-    return [replace(ref, header=replace(ref.header, id=names[i])) for i, ref in enumerate(refs)]
+            raise same_id(name, files[0], files[1])
+        ids = [name] * len(folders) if len(group) == 1 else _with_parents(name, folders)
+        for folder, wish in zip(folders, ids, strict=True):
+            names[folder] = published.distinct(wish, taken)
+            taken.add(names[folder])
+    return [replace(ref, header=replace(ref.header, id=names.get(ref.path, ref.id))) for ref in refs]
 
 
 def _with_parents(name: str, folders: list[Path]) -> list[str]:
