@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -209,5 +210,5 @@ def _replace(graph: fx.Graph, node: fx.Node, captured: Captured) -> None:
         return
     with graph.inserting_before(next(iter(graph.nodes))):
         placeholder = graph.placeholder(f"{node.name}_value")
-    captured.values[placeholder.name] = captured.values[node.name]
+    captured.values[placeholder.name] = replace(captured.values[node.name], name=placeholder.name)
     node.replace_all_uses_with(placeholder)

@@ -81,7 +81,7 @@ def adopt(graph: Graph, real: list[Graph]) -> bool:
     for a, b in zip(graph.graph.nodes, real[graph.index].graph.nodes, strict=True):
         if b.name in values:
             shape = captured_values[a.name].shape if a.name in captured_values else values[b.name].shape
-            captured_values[a.name] = dataclasses.replace(values[b.name], shape=shape)
+            captured_values[a.name] = dataclasses.replace(values[b.name], name=a.name, shape=shape)
     return True
 
 

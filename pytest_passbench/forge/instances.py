@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.forge.clean import edited
 from pytest_passbench.forge.corpus import Graph
 from pytest_passbench.forge.decompose import GraphPiece
-from pytest_passbench.forge.input_records import record
 from pytest_passbench.forge.normal_form import canonical_source, digest
 from pytest_passbench.forge.probe import Probe
 from pytest_passbench.suite.opnames import operator_sequence
@@ -69,8 +68,8 @@ def instances(graph: Graph, piece: GraphPiece) -> Iterator[Instance]:
     for dtype in DTYPES:
         module = piece.module if dtype == "float32" else lower_graph(piece.module, graph.follows, dtype)
         specs = tuple(
-            record(f"in_{i}", stats, input_dtype(stats.dtype, graph.low.get(name), dtype), origin)
-            for i, (stats, name, origin) in enumerate(zip(piece.inputs, piece.names, piece.origins, strict=True))
+            replace(spec, name=f"in_{i}", dtype=input_dtype(spec.dtype, graph.low.get(spec.name), dtype))
+            for i, spec in enumerate(piece.inputs)
         )
         yield Instance(
             ops=operator_sequence(module),

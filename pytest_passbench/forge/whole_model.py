@@ -15,10 +15,10 @@ from torch import fx
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
-from pytest_passbench.forge.capture import Captured, ValueStats, capture, dtype_name
+from pytest_passbench.forge.capture import Captured, capture, dtype_name
 from pytest_passbench.forge.clean import clean, lift
 from pytest_passbench.forge.decompose import readable
-from pytest_passbench.forge.input_records import record, widen
+from pytest_passbench.forge.input_records import widen
 from pytest_passbench.forge.models import ModelCase
 from pytest_passbench.forge.user_model import as_user_error
 from pytest_passbench.suite import batching
@@ -119,13 +119,13 @@ def _subgraph(case: ModelCase, number: int, captured: Captured, graph: str) -> S
 
 def _spec(name: str, node: fx.Node, captured: Captured) -> TensorSpec:
     """Return an input as the judge draws it. A single number, such as an epsilon, stays what it is."""
-    stats = captured.values.get(node.name)
-    if stats is None:
-        value = node.meta["example_value"]
-        stats = ValueStats(tuple(value.shape), dtype_name(value))
-    spec = record(name, stats, stats.dtype, readable(node.name, node.op))
-    if math.prod(stats.shape) == 1 and stats.mean is not None and math.isfinite(stats.mean):
-        return replace(spec, mean=None, std=None, min=None, max=None, data=(stats.mean,))
+    value = captured.values.get(node.name)
+    if value is None:
+        example = node.meta["example_value"]
+        value = TensorSpec(name, tuple(example.shape), dtype_name(example))
+    spec = replace(value, name=name, original_name=readable(node.name, node.op))
+    if math.prod(spec.shape) == 1 and spec.mean is not None and math.isfinite(spec.mean):
+        return replace(spec, mean=None, std=None, min=None, max=None, data=(spec.mean,))
     return widen(spec)
 
 
