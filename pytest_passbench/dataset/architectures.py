@@ -83,8 +83,10 @@ def libraries(names: Collection[str] = (), also: Iterable[Path] = ()) -> dict[st
     for path in also:
         for architecture in from_file(path):
             groups.setdefault(architecture.library, []).append(architecture)
-    suite = ((source.name, source.license, functools.partial(_with_families, source)) for source in tables.SOURCES)
-    for library, license_name, cases in (*suite, *WIDE):
+    suite: list[tuple[str, str, Cases]] = [
+        (source.name, source.license, functools.partial(_with_families, source)) for source in tables.SOURCES
+    ]
+    for library, license_name, cases in [*suite, *WIDE]:
         listed = {architecture.case.name for architecture in groups.get(library, [])}
         for family, case in [] if is_left_out(library) else _listed(library, cases):
             if case.name not in listed:
