@@ -215,13 +215,13 @@ def evaluate(inspect_task: Task, model: str, folder: Path, retries: int) -> Eval
     ``model`` is its name in Inspect. An endpoint that fails is asked again ``retries`` times. Raises UserError for a
     model that cannot be asked, and for a folder that Inspect refuses.
     """
-    named = _model(model)
+    inspect_model = _model(model)
     try:
         _, (log,) = eval_set(
             [inspect_task],
             log_dir=str(folder),
             log_dir_allow_dirty=True,  # other models' logs lie there too
-            model=named,
+            model=inspect_model,
             display="plain",
             log_buffer=1,  # each sample is in the log as soon as it ends
             retry_on_error=1,  # a sample, before it is given up

@@ -25,16 +25,16 @@ FILE = "architectures.parquet"
 
 def write(captures: Path, out: Path) -> None:
     """Write the table of the build in the folder ``captures``: first those that were captured, in their order."""
-    tried = [(path, case, "") for path, case in cases_by_file(captures)]
+    cases = [(path, case, "") for path, case in cases_by_file(captures)]
     for path in sorted(captures.glob(f"*{FAILED}")):
         name = path.stem.replace("__", "/", 1)
-        tried.append((path, CaseRows(name, name.partition("/")[0], "", 0), path.read_text(encoding="utf-8")))
+        cases.append((path, CaseRows(name, name.partition("/")[0], "", 0), path.read_text(encoding="utf-8")))
     pyarrow = shards.arrow()
     table = pyarrow.Table.from_pylist([
         {"file": path.stem, "architecture": case.architecture, "library": case.library, "family": case.family,
          "position": case.position, "seconds": case.seconds, "graphs": case.ids,
          "refused": json.dumps(case.refused, sort_keys=True), "failure": failure}
-        for path, case, failure in tried
+        for path, case, failure in cases
     ])  # fmt: skip
     pyarrow.parquet.write_table(table, out / FILE, compression="zstd", compression_level=12)
 

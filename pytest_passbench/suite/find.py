@@ -264,15 +264,15 @@ def _with_own_ids(refs: list[TaskRef]) -> list[TaskRef]:
     for ref in refs:
         groups.setdefault(ref.id, []).append(ref)
     names: dict[Path, str] = {}
-    taken = {ref.id for ref in refs if ref.kind == "task"}
+    task_ids = {ref.id for ref in refs if ref.kind == "task"}
     for name, group in sorted(groups.items(), key=lambda item: len(item[1]) > 1):  # kept ids go first
         files, folders = ([ref.path for ref in group if (ref.kind == "task") is is_file] for is_file in (True, False))
         if len(files) > 1:
             raise same_id(name, files[0], files[1])
         ids = [name] * len(folders) if len(group) == 1 else _with_parents(name, folders)
         for folder, wish in zip(folders, ids, strict=True):
-            names[folder] = published.distinct(wish, taken)
-            taken.add(names[folder])
+            names[folder] = published.distinct(wish, task_ids)
+            task_ids.add(names[folder])
     return [replace(ref, header=replace(ref.header, id=names.get(ref.path, ref.id))) for ref in refs]
 
 
