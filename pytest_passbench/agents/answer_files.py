@@ -1,7 +1,12 @@
-"""The files of an answer while it is written: their names are checked, and their number and sizes are limited."""
+"""The files of an answer: their names are checked, and their number and sizes are limited.
+
+In one turn an answer is a text with each file in a fenced block after its path.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from pytest_passbench.core.errors import UserError
@@ -10,6 +15,15 @@ from pytest_passbench.core.plurals import counted
 
 MAX_FILES, MAX_CHARACTERS, MAX_PATH, MAX_PARTS = 32, 100_000, 200, 6
 """Bounds of an answer: its files, the characters of all of them, those of a path, and its parts."""
+
+ANSWER_FORM = """\
+Answer with all files. Before each file stands a line with its path alone, for example fused.py; then comes its text
+in a fenced block: a line ```python, the text, a line ```.
+"""
+
+_BLOCK = re.compile(
+    r"^[*#` ]*(?P<path>[\w./-]+)[*`:]*\n+(?P<fence>`{3,})\w*\n(?P<text>.*?)^(?P=fence) *$", re.M | re.S
+)
 
 
 class AnswerFiles:
@@ -64,3 +78,28 @@ def _checked(path: object) -> str:
     if pure.is_absolute() or ".." in pure.parts or not 0 < len(pure.parts) <= MAX_PARTS:
         raise UserError(f"{abbreviated(path, 60)} is no path in the answer's folder", remedy="for example fused.py")
     return str(pure)
+
+
+def question(prompt: str) -> list[dict[str, str]]:
+    """Return a task's prompt as a message that asks for the files in one answer."""
+    return [{"role": "user", "content": f"{prompt}\n{ANSWER_FORM}"}]
+
+
+def answer_text(files: Mapping[str, str]) -> str:
+    """Return files as one answer."""
+    return "\n\n".join(f"{path}\n{_fenced(text)}" for path, text in files.items())
+
+
+def _fenced(text: str) -> str:
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}python\n{text.rstrip()}\n{fence}"
+
+
+def answer_files(text: str) -> dict[str, str]:
+    """Return the files of an answer. Raises UserError if it has none, or more than an answer may have."""
+    files = AnswerFiles()
+    for block in _BLOCK.finditer(text):
+        files.write(block["path"], block["text"])
+    if not files.texts():
+        raise UserError("the answer has no file", remedy=ANSWER_FORM)
+    return files.texts()

@@ -10,15 +10,12 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_passbench.agents.shared_judge import IsAwaited, Judging, process_judge
 from pytest_passbench.api.outcome import Outcome
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import kind_of
 from pytest_passbench.core.harness import harness_hash
 from pytest_passbench.core.task import Task
-from pytest_passbench.first_pass.write import Draft
 from pytest_passbench.run import results_file
-from pytest_passbench.suite import find
 from pytest_passbench.suite.taskfile import task_hash
 
 
@@ -48,28 +45,3 @@ class AnswerJournal:
         # The order of files is that of the passes in the manifest, so it is a part of the answer.
         identity = json.dumps([task_hash(task), harness_hash(), list(files.items())])
         return self._folder / f"{task.id}-{hashlib.sha256(identity.encode()).hexdigest()[:24]}.json"
-
-
-class JournalledJudge:
-    """The process's own judge with a journal in front: what the journal has is not judged again."""
-
-    def __init__(self, journal: AnswerJournal) -> None:
-        self._journal = journal
-
-    def judge(self, files: Mapping[str, str], task: str | Path, is_awaited: IsAwaited) -> Judging:
-        """Return the journal's outcome, or judge and add it. Raises UserError, as SharedJudge.judge does."""
-        loaded = find.single(task).load()
-        stored = self._journal.outcome(files, loaded)
-        if stored is not None:
-            return Judging(stored, 0.0, 0.0)
-        judging = process_judge().judge(files, task, is_awaited)
-        self._journal.add(files, loaded, judging.outcome)
-        return judging
-
-    def explain(self, files: Mapping[str, str], task: Task, is_awaited: IsAwaited) -> str:
-        """Explain, as SharedJudge.explain does."""
-        return process_judge().explain(files, task, is_awaited)
-
-    def first_pass(self, task: Task, is_awaited: IsAwaited) -> Draft:
-        """Generate passes, as SharedJudge.first_pass does."""
-        return process_judge().first_pass(task, is_awaited)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.agents.answer_files import AnswerFiles
+from pytest_passbench.agents.answer_journal import AnswerJournal
 from pytest_passbench.agents.prompt import prompt
-from pytest_passbench.agents.shared_judge import AnswerJudge, process_judge
-from pytest_passbench.agents.turns import TurnLost
+from pytest_passbench.agents.shared_judge import Judging, SharedJudge, TurnLost, process_judge
 from pytest_passbench.api.staged import StagedReward
 from pytest_passbench.candidate.layout import MANIFEST
 from pytest_passbench.core.errors import UserError
@@ -57,21 +57,22 @@ def call_tool(environment: PassEnvironment, tool: str, arguments: Any) -> str:
     return text
 
 
-def _always() -> bool:
-    return True
-
-
 class PassEnvironment:
     """An episode on one task, from ``reset`` on. ``attempts`` are those judged so far.
 
     ``judge`` is shared by the environments of a process; without one it is the process's own
     (:func:`~pytest_passbench.agents.shared_judge.process_judge`). ``is_awaited`` is asked while a tool waits for its
-    turn: if nobody awaits the answer any more, the turn is given up. ``unjudged`` counts the calls of ``judge`` that
-    the machine could not answer, which are no attempts.
+    turn: if nobody awaits the answer any more, the turn is given up. An answer that ``journal`` has is not judged
+    again. ``unjudged`` counts the calls of ``judge`` that the machine could not answer, which are no attempts.
     """
 
-    def __init__(self, judge: AnswerJudge | None = None, is_awaited: Callable[[], bool] = _always) -> None:
-        self._judge, self._is_awaited = judge, is_awaited
+    def __init__(
+        self,
+        judge: SharedJudge | None = None,
+        is_awaited: Callable[[], bool] = lambda: True,
+        journal: AnswerJournal | None = None,
+    ) -> None:
+        self._judge, self._is_awaited, self._journal = judge, is_awaited, journal
         self._task: Task | None = None
         self._begin()
 
@@ -155,10 +156,8 @@ class PassEnvironment:
         best = max((attempt.reward for attempt in self.attempts), default=None)
         return 0.0 if best is None and not self.unjudged else best
 
-    def _shared(self) -> AnswerJudge:
-        if self._judge is None:
-            self._judge = process_judge()
-        return self._judge
+    def _shared(self) -> SharedJudge:
+        return process_judge() if self._judge is None else self._judge
 
     def _observed(self, action: Callable[[Task], str], cut: bool = True) -> str:
         """Return what a tool says. A mistake is one message."""
@@ -184,7 +183,7 @@ class PassEnvironment:
             raise UserError(f"{MAX_ATTEMPTS} attempts were judged, which is the most")
         files = self._files.texts()
         try:
-            judging = self._shared().judge(files, task.path, self._is_awaited)
+            judging = self._judging(files, task)
             reward = judging.outcome.reward(shape="staged")
         except TurnLost:
             raise
@@ -195,3 +194,13 @@ class PassEnvironment:
         scores["correct_fp64"] = judging.outcome.score("correct", criterion="fp64")
         self.attempts.append(JudgedAttempt(files, reward, scores, judging.judging_seconds, judging.waiting_seconds))
         return f"{judging.outcome.feedback()}\n\nReward: {float(reward):.3f} ({reward.stage}). AS: {reward.AS:.3f}."
+
+    def _judging(self, files: Mapping[str, str], task: Task) -> Judging:
+        """Return the journal's outcome of an answer; if it has none, judge the answer and add its outcome."""
+        stored = None if self._journal is None else self._journal.outcome(files, task)
+        if stored is not None:
+            return Judging(stored, 0.0, 0.0)
+        judging = self._shared().judge(files, task.path, self._is_awaited)
+        if self._journal is not None:
+            self._journal.add(files, task, judging.outcome)
+        return judging

@@ -87,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: EnvironmentServer
 
     def do_GET(self) -> None:
-        self._serve({"/health": self._health, "/state": self._state})
+        self._serve({"/health": self.server.service.health, "/state": self._state})
 
     def do_POST(self) -> None:
         service = self.server.service
@@ -108,9 +108,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, places[path]())
         except Refused as refusal:
             self._answer(refusal.code, {"error": refusal.message})
-
-    def _health(self) -> Answer:
-        return self.server.service.health()
 
     def _state(self) -> Answer:
         names = parse_qs(urlsplit(self.path).query).get("session", [""])

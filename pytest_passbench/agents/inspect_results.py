@@ -1,18 +1,37 @@
-"""The results of a log of Inspect's, for the board: each sample's best answer by the journal, and the effort."""
+"""The results of a log of Inspect's: a model's best judged answer to each task as one run, which the board reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_passbench.agents import model_results
 from pytest_passbench.agents.answer_journal import AnswerJournal
-from pytest_passbench.agents.model_results import Effort, JudgedAnswer
+from pytest_passbench.api.arguments import write_answer
+from pytest_passbench.candidate.files import content_hash
+from pytest_passbench.candidate.layout import Candidate
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.run import Run
 from pytest_passbench.core.task import Task
+from pytest_passbench.run import results_file
+from pytest_passbench.run.merge import common, merge
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
+
+
+@dataclass(frozen=True)
+class JudgedAnswer:
+    """An answer to a task: the text of each file, its staged reward, and the run in which it was judged alone."""
+
+    task: str
+    files: Mapping[str, str]
+    reward: float
+    run: Run
 
 
 def tokens_of(sample: EvalSample) -> int:
@@ -28,28 +47,81 @@ def attempts_of(sample: EvalSample) -> list[dict[str, Any]]:
 def write_results(log: EvalLog, tasks: Sequence[Task], journal: AnswerJournal, folder: Path) -> Path | None:
     """Write the results of a log's model to a folder below ``folder``, and return the results file.
 
-    It has the best answer to each of the tasks. Returns None if nothing was judged. Raises UserError if it cannot be
-    written.
+    That folder has ``results.json`` and the candidate ``passes``, the best answer to each task. A task without an
+    answer counts as not judged. Returns None if nothing was judged. Raises UserError if it cannot be written.
     """
     by_id = {task.id: task for task in tasks}
     samples = [sample for sample in log.samples or [] if sample.id in by_id]
-    answers = [answer for sample in samples for answer in _best(sample, by_id[str(sample.id)], journal)]
-    if not answers:
+    best: dict[str, JudgedAnswer] = {}
+    for sample in samples:
+        answer = _best(sample, by_id[str(sample.id)], journal)
+        if answer is not None and (answer.task not in best or answer.reward > best[answer.task].reward):
+            best[answer.task] = answer
+    if not best:
         return None
-    effort = Effort(
-        samples=len(samples),
-        turns=sum(message.role == "assistant" for sample in samples for message in sample.messages),
-        attempts=sum(len(attempts_of(sample)) for sample in samples),
-        tokens=sum(map(tokens_of, samples)),
-    )
-    name = f"{model_results.folder_name(log.eval.model)}-{log.eval.task_id[:8]}"  # the same for a log that goes on
-    return model_results.write(log.eval.model, answers, effort, tasks, folder / name)
+    effort = {
+        "samples": len(samples),
+        "turns": sum(message.role == "assistant" for sample in samples for message in sample.messages),
+        "attempts": sum(len(attempts_of(sample)) for sample in samples),
+        "tokens": sum(map(tokens_of, samples)),
+    }
+    model = log.eval.model
+    name = re.sub(r"[^\w.-]+", "-", model).strip(".-") or "model"
+    place = folder / f"{name}-{log.eval.task_id[:8]}"  # the same for a log that goes on
+    passes = place / "passes"
+    _write_candidate(best.values(), passes)
+    candidate: dict[str, object] = {
+        "name": model, "path": str(passes), "content_hash": content_hash(passes), "passes": _kinds(passes),
+        "model": effort,
+    }  # fmt: skip
+    run = _merged(list(best.values()), candidate, [task.id for task in tasks], place)
+    counts = {task.id: len(task.subgraphs) for task in tasks} | run.selected.get(model, {})
+    results_file.write(place, replace(run, selected={model: counts}))
+    return place / results_file.NAME
 
 
-def _best(sample: EvalSample, task: Task, journal: AnswerJournal) -> Iterator[JudgedAnswer]:
-    """Yield the sample's best attempt of those that the journal has, if there is one."""
+def _best(sample: EvalSample, task: Task, journal: AnswerJournal) -> JudgedAnswer | None:
+    """Return the sample's best attempt of those that the journal has, None if it has none."""
     for attempt in sorted(attempts_of(sample), key=lambda attempt: float(attempt["reward"]), reverse=True):
         outcome = journal.outcome(attempt["files"], task)
         if outcome is not None:
-            yield JudgedAnswer(task.id, attempt["files"], float(attempt["reward"]), outcome)
-            return
+            return JudgedAnswer(task.id, attempt["files"], float(attempt["reward"]), outcome)
+    return None
+
+
+def _write_candidate(answers: Iterable[JudgedAnswer], folder: Path) -> None:
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror}", where=folder) from None
+    for answer in answers:
+        with suppress(UserError):  # an answer in which there is no pass: its files are there, without a manifest
+            write_answer(answer.files, folder / answer.task)
+
+
+def _kinds(passes: Path) -> str:
+    try:
+        return Candidate.open(passes).passes
+    except UserError:
+        return "no passes"
+
+
+def _merged(answers: Sequence[JudgedAnswer], candidate: dict[str, object], tasks: list[str], place: Path) -> Run:
+    """Return the answers as one run of the candidate, whose results lie in the folder ``place``."""
+    merged = merge([(place / f"{answer.task}.json", _as_part(answer.run, candidate, tasks)) for answer in answers])
+    # An answer that could not be read met no machine, and makes that of the others no less known.
+    environments = [answer.run.environment for answer in answers if answer.run.environment]
+    return replace(merged, tasks=tasks, environment=common(environments) if environments else {})
+
+
+def _as_part(run: Run, candidate: dict[str, object], tasks: list[str]) -> Run:
+    """Return a run of one answer as a part of the model's: under its name, with the settings that all share."""
+    (name,) = run.names
+    return replace(
+        run,
+        settings={**run.settings, "task_ids": tasks, "candidates": [candidate["path"]]},
+        records=[replace(record, candidate=str(candidate["name"])) for record in run.records],
+        candidates=[candidate],
+        selected={str(candidate["name"]): run.selected.get(name, {})},
+    )

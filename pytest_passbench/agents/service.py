@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_passbench.agents.environment import TOOLS, JudgedAttempt, PassEnvironment, call_tool
-from pytest_passbench.agents.shared_judge import SharedJudge
-from pytest_passbench.agents.turns import TurnLost
+from pytest_passbench.agents.shared_judge import SharedJudge, TurnLost
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.plurals import counted

@@ -8,16 +8,18 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
-from pytest_passbench.agents.turns import TurnLost, Turns
 from pytest_passbench.api.arguments import entries
 from pytest_passbench.api.evaluator import Evaluator
 from pytest_passbench.api.explanation import render
 from pytest_passbench.api.outcome import Outcome
+from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.task import Task
@@ -26,6 +28,7 @@ from pytest_passbench.judge.survey import survey
 
 IsAwaited = Callable[[], bool]
 """A question asked while a caller waits: does anybody still wait for the result?"""
+POLL_SECONDS = 0.2  # between two looks at whether a waiting caller is still there
 
 
 @dataclass(frozen=True)
@@ -37,17 +40,55 @@ class Judging:
     waiting_seconds: float
 
 
-class AnswerJudge(Protocol):
-    """A judge of answers, which an environment asks: a :class:`SharedJudge`, or something in front of one."""
+class TurnLost(UserError):
+    """The end of waiting without a turn: the caller has gone, or the queue is closed."""
 
-    def judge(self, files: Mapping[str, str], task: str | Path, is_awaited: IsAwaited) -> Judging:
-        """Judge an answer on a task."""
 
-    def explain(self, files: Mapping[str, str], task: Task, is_awaited: IsAwaited) -> str:
-        """Explain an answer without judging it."""
+class Turns:
+    """A queue of callers in threads. Once it is closed, nobody gets a turn."""
 
-    def first_pass(self, task: Task, is_awaited: IsAwaited) -> Draft:
-        """Generate passes for a task."""
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._tickets: deque[object] = deque()
+        self.closed = False
+
+    def __len__(self) -> int:
+        """Return the number of callers: the one whose turn it is, and those that wait."""
+        return len(self._tickets)
+
+    @contextmanager
+    def turn(self, is_awaited: IsAwaited) -> Iterator[float]:
+        """Wait for a turn, which lasts as long as the context; its value is the seconds of waiting.
+
+        ``is_awaited`` is asked whether anybody still waits for the result. Raises TurnLost.
+        """
+        ticket, begun = object(), time.monotonic()
+        with self._changed:
+            self._tickets.append(ticket)
+        try:
+            self._wait(ticket, is_awaited)
+            yield time.monotonic() - begun
+        finally:
+            with self._changed:
+                self._tickets.remove(ticket)
+                self._changed.notify_all()
+
+    def _wait(self, ticket: object, is_awaited: IsAwaited) -> None:
+        with self._changed:
+            while True:
+                if self.closed:
+                    raise TurnLost("the judge is closed")
+                if not is_awaited():
+                    raise TurnLost("the caller has gone")
+                if self._tickets[0] is ticket:
+                    return
+                self._changed.wait(POLL_SECONDS)
+
+    def close(self) -> None:
+        """Send all waiting callers away."""
+        with self._changed:
+            self.closed = True
+            self._changed.notify_all()
 
 
 class SharedJudge:

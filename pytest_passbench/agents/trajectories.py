@@ -12,7 +12,7 @@ from itertools import islice, pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
-from pytest_passbench.agents.answer_text import answer_text, question
+from pytest_passbench.agents.answer_files import answer_text, question
 from pytest_passbench.agents.inspect_results import attempts_of, tokens_of
 from pytest_passbench.core.errors import UserError
 
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 class Trajectory:
     """A sample of a log: its messages in the chat form of OpenAI, and the attempts that were judged, in order.
 
-    ``attempts`` are data as :class:`~pytest_passbench.agents.inspect_score.Episode` keeps them. ``log`` is the
+    ``attempts`` are data as :class:`~pytest_passbench.agents.inspect_task.Episode` keeps them. ``log`` is the
     log's file name, ``file`` the task's file or folder, ``tokens`` the model's, in and out, and ``tools`` the JSON
     schemas of the tools that it could call.
     """
@@ -73,10 +73,7 @@ def _is_judged(message: Row) -> bool:
 
 
 def read_trajectories(logs: Iterable[Path]) -> Iterator[Trajectory]:
-    """Yield the trajectories of log files, and of folders that have them, directly or in a folder below.
-
-    Raises UserError for one that cannot be read.
-    """
+    """Yield the trajectories of log files, and of folders with logs, or with such folders. Raises UserError."""
     from inspect_ai.log import read_eval_log
 
     for path in logs:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import verifiers.v1 as vf
 from pydantic import Field
 
-from pytest_passbench.agents.answer_text import answer_files, question
+from pytest_passbench.agents.answer_files import answer_files, question
 from pytest_passbench.agents.prompt import prompt
 from pytest_passbench.agents.shared_judge import process_judge
 from pytest_passbench.api.arguments import TaskShelf

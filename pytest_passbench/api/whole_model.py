@@ -20,9 +20,8 @@ from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import INDUCTOR, Settings
 from pytest_passbench.core.task import Subgraph, Task
-from pytest_passbench.forge.eager_times import operator_times
 from pytest_passbench.forge.models import ModelCase
-from pytest_passbench.forge.whole_model import WholeModel, whole_model
+from pytest_passbench.forge.whole_model import WholeModel, operator_times, whole_model
 from pytest_passbench.judge.survey import MatchReport, survey
 from pytest_passbench.report.whole_model import ModelReport, OperatorCall
 from pytest_passbench.run.ledger import Ledger, check_run, open_candidates, run_seed

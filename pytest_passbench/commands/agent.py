@@ -50,8 +50,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(args: argparse.Namespace) -> int:
     """Evaluate the model, print its scores, and return the exit code: 1 if a sample has none."""
     try:
-        from pytest_passbench.agents.inspect_evaluation import Evaluation
-        from pytest_passbench.agents.inspect_task import passbench
+        from pytest_passbench.agents.inspect_task import evaluate, passbench
     except ImportError as error:
         raise UserError(f"passbench agent needs {error.name or 'inspect_ai'}", remedy=INSTALL) from error
     from pytest_passbench.agents.answer_journal import AnswerJournal
@@ -63,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     tasks = TaskShelf().named(words)
     _check_names(words, tasks)
     task = passbench(",".join(words), args.turns, args.best_of, args.tokens, args.seconds, str(journal))
-    log = Evaluation(args.model, args.out, args.retries).run(task)
+    log = evaluate(task, args.model, args.out, args.retries)
     complete = _print(log)
     results = write_results(log, tasks, AnswerJournal(journal), args.out / "results")
     print(printable(f"results: {results}") if results else "no results: nothing was judged")

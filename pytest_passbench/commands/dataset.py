@@ -153,7 +153,7 @@ def check(args: argparse.Namespace) -> int:
 def sample(args: argparse.Namespace) -> int:
     """Print rows as JSON lines."""
     for row in _drawn(args):
-        print(json.dumps(row.to_data(), sort_keys=True))
+        print(json.dumps(asdict(row), sort_keys=True))
     return 0
 
 

@@ -9,7 +9,9 @@ import json
 import os
 import shutil
 from collections import defaultdict
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import write_text
@@ -23,21 +25,17 @@ FILE = "architectures.parquet"
 
 def write(captures: Path, out: Path) -> None:
     """Write the table of the build in the folder ``captures``: first those that were captured, in their order."""
-    records = [
-        {"file": path.stem, "architecture": case.architecture, "library": case.library, "family": case.family,
-         "position": case.position, "seconds": case.seconds, "graphs": case.ids,
-         "refused": json.dumps(case.refused, sort_keys=True), "failure": ""}
-        for path, case in cases_by_file(captures)
-    ]  # fmt: skip
+    cases = [(path, case, "") for path, case in cases_by_file(captures)]
     for path in sorted(captures.glob(f"*{FAILED}")):
         name = path.stem.replace("__", "/", 1)
-        records.append(
-            {"file": path.stem, "architecture": name, "library": name.partition("/")[0], "family": "",
-             "position": 0, "seconds": 0.0, "graphs": [], "refused": "{}",
-             "failure": path.read_text(encoding="utf-8")}
-        )  # fmt: skip
+        cases.append((path, CaseRows(name, name.partition("/")[0], "", 0), path.read_text(encoding="utf-8")))
     pyarrow = shards.arrow()
-    table = pyarrow.Table.from_pylist(records)
+    table = pyarrow.Table.from_pylist([
+        {"file": path.stem, "architecture": case.architecture, "library": case.library, "family": case.family,
+         "position": case.position, "seconds": case.seconds, "graphs": case.ids,
+         "refused": json.dumps(case.refused, sort_keys=True), "failure": failure}
+        for path, case, failure in cases
+    ])  # fmt: skip
     pyarrow.parquet.write_table(table, out / FILE, compression="zstd", compression_level=12)
 
 
@@ -63,14 +61,12 @@ def restore(out: Path, captures: Path) -> int:
     for place, (name, failure, case) in enumerate(files):
         path = part / f"{name}{FAILED if failure else '.json'}"
         case.rows = rows[case.architecture]
-        write_text(path, failure or json.dumps(case.to_data()))
+        write_text(path, failure or json.dumps(asdict(case)))
         os.utime(path, ns=(place, place))  # a build reads its captures in the order of their times
     part.rename(captures)
     return len(files)
 
 
-def _case(record: dict[str, object]) -> CaseRows:
-    names = ("architecture", "library", "family", "position", "seconds")
-    case = CaseRows(**{name: record[name] for name in names})  # type: ignore[arg-type]
-    case.ids, case.refused = list(record["graphs"]), json.loads(str(record["refused"]))  # type: ignore[call-overload]
-    return case
+def _case(record: dict[str, Any]) -> CaseRows:
+    plain = {name: record[name] for name in ("architecture", "library", "family", "position", "seconds")}
+    return CaseRows(**plain, ids=list(record["graphs"]), refused=json.loads(record["refused"]))

@@ -7,17 +7,17 @@ import functools
 import itertools
 import runpy
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TypeVar
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.dataset.sources import small, timm, transformers, x_transformers
 from pytest_passbench.forge import sources as tables
 from pytest_passbench.forge.models import ModelCase
+from pytest_passbench.forge.sources.rows import Library
 
 FULLY_CUT = 1
 """The architectures of a family that are cut in every way. Later ones have few parts that these lack."""
@@ -59,10 +59,9 @@ def _version(package: str) -> str:
         return ""
 
 
-Listed = TypeVar("Listed")
-Wide = Callable[[], Iterable[tuple[str, ModelCase]]]
-#: Libraries as a whole: a family and a case each.
-WIDE: tuple[tuple[str, str, Wide], ...] = (
+Cases = Callable[[], Iterable[tuple[str, ModelCase]]]
+#: Libraries as a whole: name, licence, and a family and a case each.
+WIDE: tuple[tuple[str, str, Cases], ...] = (
     (transformers.LIBRARY, transformers.LICENSE, transformers.cases),
     (timm.LIBRARY, timm.LICENSE, timm.cases),
     (x_transformers.LIBRARY, x_transformers.LICENSE, x_transformers.cases),
@@ -84,14 +83,12 @@ def libraries(names: Collection[str] = (), also: Iterable[Path] = ()) -> dict[st
     for path in also:
         for architecture in from_file(path):
             groups.setdefault(architecture.library, []).append(architecture)
-    for source in tables.SOURCES:
-        for case in [] if is_left_out(source.name) else _listed(source.name, source.cases):
-            groups.setdefault(source.name, []).append(
-                Architecture(case, source.name, source.license, family_of(case.name))
-            )
-    for library, license_name, wide in WIDE:
+    suite: list[tuple[str, str, Cases]] = [
+        (source.name, source.license, functools.partial(_with_families, source)) for source in tables.SOURCES
+    ]
+    for library, license_name, cases in [*suite, *WIDE]:
         listed = {architecture.case.name for architecture in groups.get(library, [])}
-        for family, case in [] if is_left_out(library) else _listed(library, wide):
+        for family, case in [] if is_left_out(library) else _listed(library, cases):
             if case.name not in listed:
                 groups.setdefault(library, []).append(Architecture(case, library, license_name, family))
     missing = sorted(set(names) - set(groups))
@@ -101,14 +98,18 @@ def libraries(names: Collection[str] = (), also: Iterable[Path] = ()) -> dict[st
     return {
         library: [
             dataclasses.replace(item, position=position)
-            for position, item in enumerate(_mixed(_first_cut(in_turn(group, lambda item: item.family))))
+            for position, item in enumerate(_mixed(_first_cut(_families_in_turn(group))))
         ]
         for library, group in groups.items()
         if not is_left_out(library)
     }
 
 
-def _listed(library: str, cases: Callable[[], Iterable[Listed]]) -> list[Listed]:
+def _with_families(source: Library) -> Iterator[tuple[str, ModelCase]]:
+    return ((family_of(case.name), case) for case in source.cases())
+
+
+def _listed(library: str, cases: Cases) -> list[tuple[str, ModelCase]]:
     """Return a library's cases. Raises UserError if the library is installed and cannot be imported."""
     try:
         return list(cases())
@@ -125,11 +126,11 @@ def family_of(name: str) -> str:
     return f"{library}/{head or model}"
 
 
-def in_turn(items: Sequence[Architecture], key: Callable[[Architecture], str]) -> Iterator[Architecture]:
-    """Yield the items so that groups with the same key take turns."""
+def _families_in_turn(items: Iterable[Architecture]) -> Iterator[Architecture]:
+    """Yield the items so that families take turns."""
     groups: dict[str, list[Architecture]] = {}
     for item in items:
-        groups.setdefault(key(item), []).append(item)
+        groups.setdefault(item.family, []).append(item)
     for batch in itertools.zip_longest(*groups.values()):
         yield from (item for item in batch if item is not None)
 

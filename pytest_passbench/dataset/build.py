@@ -11,7 +11,7 @@ import importlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
@@ -71,7 +71,6 @@ class Progress:
     givers: dict[str, tuple[int, str]] = field(default_factory=dict)
     forms: set[str] = field(default_factory=set)
     ranges: RunRanges = field(default_factory=dict)
-    architectures: Counter[str] = field(default_factory=Counter)
     yields: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
 
     def add(self, case: CaseRows) -> int:
@@ -81,7 +80,6 @@ class Progress:
             self.givers[row.id] = min(case.rank, self.givers.get(row.id, case.rank))
         self.forms.update(row.form for row in case.rows)
         self.ranges.update(case.ranges)
-        self.architectures[case.library] += 1
         new = len(self.forms) - before
         self.yields.setdefault(case.library, []).append((new, case.seconds))
         return new
@@ -125,7 +123,7 @@ def build(
         new = state.add(case)
         return (
             f": {new} new forms of {len(case.rows)} graphs in {case.seconds:.0f} s; {len(state.forms):,} forms, "
-            f"{len(state.givers):,} graphs, {sum(state.architectures.values()):,} architectures"
+            f"{len(state.givers):,} graphs, {sum(map(len, state.yields.values())):,} architectures"
         )
 
     jobs = _libraries_in_turn(groups, settings, state)
@@ -171,13 +169,14 @@ def _open_jobs(
 def _work(architecture: Architecture, target: Path, state: Progress) -> None:
     """Write an architecture's rows. It runs in a forked process, which has the state of the moment."""
     case = extract(architecture, *state.done_before(architecture))
-    write_text(target, json.dumps(case.to_data()))
+    write_text(target, json.dumps(asdict(case)))
 
 
 def load(path: Path) -> CaseRows:
     """Return the rows of an architecture's file. Raises UserError if it is none."""
     try:
-        return CaseRows.from_data(json.loads(path.read_text(encoding="utf-8")))
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return CaseRows(**{**data, "rows": [GraphRow(**row) for row in data["rows"]]})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError("is no file of a build", where=path, remedy="remove it: it is made anew") from error
 

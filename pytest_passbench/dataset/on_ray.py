@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pytest_passbench.core.escape import line
@@ -126,4 +126,4 @@ def _extracted(architecture: Architecture, known: set[str], ranges: RunRanges) -
     keep_freed_memory()
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
-    return json.dumps(extract(architecture, known, ranges).to_data())
+    return json.dumps(asdict(extract(architecture, known, ranges)))

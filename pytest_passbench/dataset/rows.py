@@ -21,7 +21,7 @@ class GraphRow:
     ``inputs`` have name, dtype, shape and statistics. ``instances`` are the other dtypes and sizes of the same text:
     (dtype, variant, shapes of the inputs). ``marks`` are the curation rules that the graph breaks as it is recorded.
     ``families`` are those of all architectures that have the graph. ``headroom`` is a ratio of memory traffic
-    (:mod:`pytest_passbench.dataset.headroom`).
+    (:func:`pytest_passbench.dataset.extract.headroom`).
     """
 
     id: str
@@ -45,14 +45,10 @@ class GraphRow:
     headroom: float
     split: str = ""
 
-    def to_data(self) -> dict[str, Any]:
-        """Return the row as JSON can hold it."""
-        return asdict(self)
-
 
 @dataclass
 class CaseRows:
-    """The rows of one architecture. ``position`` is its place in the library's list.
+    """The rows of one architecture: the contents of its file. ``position`` is its place in the library's list.
 
     ``rows`` are its new graphs, ``ids`` the hashes of all, those that earlier architectures gave included.
     ``ranges`` are the fusible ranges of the runs that were searched. ``refused`` counts the graphs that were left
@@ -74,15 +70,6 @@ class CaseRows:
         """The rank of its :class:`~pytest_passbench.dataset.architectures.Architecture`."""
         return self.position, self.architecture
 
-    def to_data(self) -> dict[str, Any]:
-        """Return the object as JSON can hold it."""
-        return asdict(self)
-
-    @classmethod
-    def from_data(cls, data: dict[str, Any]) -> CaseRows:
-        """Return the object of a case's file."""
-        return cls(**{**data, "rows": [GraphRow(**row) for row in data["rows"]]})
-
 
 def text_hash(source: str) -> str:
     """Return the hash of a graph's canonical text."""
@@ -91,16 +78,7 @@ def text_hash(source: str) -> str:
 
 def input_data(spec: TensorSpec) -> dict[str, Any]:
     """Return an input's name, dtype, shape and statistics."""
-    return {
-        "name": spec.name,
-        "dtype": spec.dtype,
-        "shape": list(spec.shape),
-        "mean": spec.mean,
-        "std": spec.std,
-        "min": spec.min,
-        "max": spec.max,
-        "original_name": spec.original_name,
-    }
+    return {name: value for name, value in {**asdict(spec), "shape": list(spec.shape)}.items() if name != "data"}
 
 
 def input_spec(data: dict[str, Any]) -> TensorSpec:

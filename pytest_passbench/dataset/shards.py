@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.dataset.names import SPLITS
 from pytest_passbench.dataset.rows import GraphRow
-from pytest_passbench.dataset.sizes import sizes
 from pytest_passbench.score.classes import class_of
+from pytest_passbench.suite.sizes import Point, dimensions
 
 DATA = "data"
 ROWS_PER_SHARD = 50_000
@@ -21,6 +23,7 @@ SIZES = "sizes"
 """The column that says how the inputs' shapes depend on the batch and the size."""
 AS_JSON = ("inputs", "instances")
 """Columns that hold JSON, since their fields differ from row to row."""
+_VARIANT = re.compile(r"b(\d+)n(\d+)")
 
 
 def arrow() -> Any:
@@ -56,7 +59,7 @@ def write(rows: Sequence[GraphRow], out: Path) -> list[Path]:
 
 
 def _record(row: GraphRow) -> dict[str, Any]:
-    record = row.to_data()
+    record = asdict(row)
     texts = {name: json.dumps(record[name], sort_keys=True) for name in AS_JSON}
     return {**record, **texts, CLASS: class_of(row.operators), SIZES: sizes(row)}
 
@@ -78,3 +81,31 @@ def read(out: Path, split: str | None = None) -> Iterator[GraphRow]:
 def _row(record: dict[str, Any]) -> GraphRow:
     del record[CLASS], record[SIZES]  # they follow from the other columns
     return GraphRow(**{**record, **{name: json.loads(record[name]) for name in AS_JSON}})
+
+
+def sizes(row: GraphRow) -> list[list[str]] | None:
+    """Return an expression in the batch ``b`` and the size ``n`` for each dimension of each input, or None.
+
+    There is none if the text was captured at one batch and size only, or no simple expression gives a dimension.
+    """
+    shapes: dict[Point, list[tuple[int, ...]]] = {_point(row.variant): [tuple(spec["shape"]) for spec in row.inputs]}
+    for instance in row.instances:
+        if instance["dtype"] == row.dtype:
+            shapes.setdefault(_point(instance["variant"]), [_shape(text) for text in instance["inputs"]])
+    if len(shapes) < 2 or len({tuple(map(len, parts)) for parts in shapes.values()}) > 1:
+        return None
+    points = list(shapes)
+    forms = [dimensions(points, parts) for parts in zip(*shapes.values(), strict=True)]
+    if any(form is None for parts in forms for form in parts):
+        return None
+    return [[str(form) for form in parts] for parts in forms]
+
+
+def _point(variant: str) -> Point:
+    match = _VARIANT.fullmatch(variant)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    """Return the shape of an instance's input, which is written ``float32[4, 128]``."""
+    return tuple(json.loads(text[text.index("[") :]))

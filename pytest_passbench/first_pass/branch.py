@@ -11,6 +11,7 @@ from torch.fx import Node
 
 from pytest_passbench.first_pass.kernels import FusedKernel
 from pytest_passbench.first_pass.lengths import Lengths, tuple_text
+from pytest_passbench.first_pass.naming import NOT_FINITE
 from pytest_passbench.fusion import Unsupported
 from pytest_passbench.fusion.columns import Size, SizedNumber
 from pytest_passbench.fusion.ir import Buffer, Value
@@ -64,7 +65,7 @@ class Branch:
     def literals(self) -> list[Condition]:
         """Return the conditions on arguments that are literals in the kernel."""
         return [
-            Condition(self.loops.part.names[node], _python(values[0]), True)
+            Condition(self.loops.part.names[node], NOT_FINITE.get(repr(values[0]), repr(values[0])), True)
             for node, values in self.loops.holes.items()
             if len(set(map(repr, values))) == 1
         ]
@@ -168,10 +169,6 @@ class Branch:
         offset = [f"{name}.storage_offset()", *offset] if value.buffer in self.inputs and offset else offset
         place = f", {' + '.join(offset)}" if offset else ""
         return f"{name}.as_strided({self.lengths.shape(value.sizes)}, {self.lengths.shape(value.strides)}{place})"
-
-
-def _python(value: object) -> str:
-    return {"inf": 'float("inf")', "-inf": '-float("inf")', "nan": 'float("nan")'}.get(repr(value), repr(value))
 
 
 def _inverse(order: Sequence[int]) -> tuple[int, ...]:

@@ -42,10 +42,7 @@ class Choice:
 
 
 def choices(task: Task, requested: RequestedRun | None, triton: bool) -> list[Choice]:
-    """Return a choice for each form of a task that has a part.
-
-    Raises UserError if no form has one, or if a form has not the one that is requested.
-    """
+    """Return a choice for each form that has a part. Raises UserError if none has, or one lacks what is requested."""
     result, refusals = [], list[UserError]()
     for form in forms(task):
         reasons = {node: text for node in form.operators if (text := reason(form, node, triton))}

@@ -8,6 +8,7 @@ import torch
 from torch.fx import Graph
 
 from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.first_pass.forms import same
 from pytest_passbench.first_pass.parts import Part
 from pytest_passbench.first_pass.values import TensorForm
 from pytest_passbench.plans.graphs import Traced
@@ -34,16 +35,12 @@ class _Requests:
         forms = [_form(argument) for argument in request.tensors]
         values = [decode(value, lambda _tag, place: forms[place]) for value in request.arguments]
         columns = self.columns.setdefault(request.name, [])
-        columns += [tuple(values)] if not any(_same(tuple(values), column) for column in columns) else []
+        columns += [tuple(values)] if not any(all(map(same, values, column)) for column in columns) else []
         return _nothing
 
     def regions(self, name: str, graph: str) -> list[list[str]]:  # noqa: ARG002
         """Return no region: first passes have patterns."""
         return []
-
-
-def _same(first: Column, other: Column) -> bool:
-    return all(type(a) is type(b) and repr(a) == repr(b) for a, b in zip(first, other, strict=True))
 
 
 def _form(argument: Argument) -> TensorForm:

@@ -91,10 +91,7 @@ class Traces:
         self.part, self.traces = part, dict[Any, Trace]()
 
     def loops(self, columns: Sequence[Column], other_sizes: bool) -> FusedKernel:
-        """Return the nests for these matches, and for ``other_sizes`` if they can be.
-
-        Raises Unsupported if none are right for all of the matches.
-        """
+        """Return the nests for these matches, if possible for ``other_sizes`` too. Raises Unsupported."""
         by_node = dict(zip(self.part.arguments, zip(*columns, strict=True), strict=True))
         tensors = {node: by_node[node] for node in self.part.tensors}
         if any(not isinstance(x, TensorForm) for forms in tensors.values() for x in forms):

@@ -39,6 +39,8 @@ _ROLES = {
     "stride": "stride", "padding": "padding", "kernel_size": "kernel_size", "output_size": "output_size",
     "fill_value": "value", "momentum": "momentum", "sections": "parts",
 }  # fmt: skip
+NOT_FINITE = {"inf": 'float("inf")', "-inf": '-float("inf")', "nan": 'float("nan")'}
+"""Numbers without a literal in Python."""
 _PLAIN = ("x", "y", "z", "u", "v", "w", "q", "k")
 _RESERVED = {
     "torch", "cpp", "lib", "math", "inf", "nan", "out", "rows", "n", "i", "j", "r", "operator", "windows", "batched",
@@ -122,4 +124,4 @@ class Python(GraphPrinter):
         if isinstance(value, torch.device):
             return 'torch.device("cuda")'
         text = super().value(value)
-        return {"inf": 'float("inf")', "-inf": '-float("inf")', "nan": 'float("nan")'}.get(text, text)
+        return NOT_FINITE.get(text, text)

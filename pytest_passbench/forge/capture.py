@@ -1,5 +1,4 @@
-"""The capture of models as FX graphs, as ``torch.compile`` hands them to its backend, with statistics of every
-value.
+"""The capture of models as FX graphs, as ``torch.compile`` hands them to its backend, with their values' statistics.
 
 One forward pass under ``no_grad`` gives one graph per unbroken stretch of Python (graph breaks give several).
 Weights are inputs, as Dynamo has inlined modules since torch 2.5.
@@ -15,37 +14,27 @@ from typing import Any
 import torch
 from torch import fx
 
+from pytest_passbench.core.task import TensorSpec
+
 Inputs = dict[str, Any] | tuple[Any, ...]
 
 SAMPLED_ELEMENTS = 65536
 """Statistics of larger values are taken from about that many of their elements, evenly spread."""
 
 
-@dataclass(frozen=True)
-class ValueStats:
-    """The form and statistics of a value of a graph in a real forward pass. Integers have ``min`` and ``max``
-    only.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str
-    mean: float | None = None
-    std: float | None = None
-    min: float | None = None
-    max: float | None = None
-
-
 @dataclass
 class Captured:
-    """A graph, and its values' statistics by node name. Values that are not tensors have no statistics."""
+    """A graph, and its values in a real forward pass by node name. Values that are not tensors are left out.
+
+    Integers have ``min`` and ``max`` only.
+    """
 
     module: fx.GraphModule
-    values: dict[str, ValueStats] = field(default_factory=dict)
+    values: dict[str, TensorSpec] = field(default_factory=dict)
 
 
 def capture(model: torch.nn.Module, inputs: Inputs, execute: bool = True) -> list[Captured]:
-    """Return the graphs of one forward pass of ``model`` on ``inputs`` (keywords or positions), in order of
-    execution.
+    """Return the graphs of one forward pass of ``model`` on ``inputs`` (keywords or positions), in order.
 
     With ``execute`` false no operator runs: graphs return ones, and values have shapes and dtypes only.
     """
@@ -69,7 +58,7 @@ def _pretend(captured: Captured) -> Callable[..., Any]:
     for node in captured.module.graph.nodes:
         value = node.meta.get("example_value")
         if isinstance(value, torch.Tensor):
-            captured.values[node.name] = ValueStats(tuple(map(int, value.shape)), dtype_name(value))
+            captured.values[node.name] = TensorSpec(node.name, tuple(map(int, value.shape)), dtype_name(value))
     output = next(node for node in captured.module.graph.nodes if node.op == "output")
 
     def run(*inputs: Any) -> Any:
@@ -101,22 +90,22 @@ class _StatisticsRecorder(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         value = super().run_node(n)
         if isinstance(value, torch.Tensor) and n.op != "output" and not torch._C._functorch.is_batchedtensor(value):
-            self._captured.values.setdefault(n.name, describe(value))
+            self._captured.values.setdefault(n.name, describe(n.name, value))
         return value
 
 
-def describe(value: torch.Tensor) -> ValueStats:
-    """Return shape, dtype and statistics of ``value`` (floats and integers; four significant digits)."""
+def describe(name: str, value: torch.Tensor) -> TensorSpec:
+    """Return shape, dtype and statistics of a value (floats and integers; four significant digits)."""
     shape, dtype = tuple(value.shape), dtype_name(value)
     if value.numel() == 0 or value.is_complex() or value.dtype == torch.bool:
-        return ValueStats(shape, dtype)
+        return TensorSpec(name, shape, dtype)
     flat = value.detach().reshape(-1)
     flat = flat[:: max(1, flat.numel() // SAMPLED_ELEMENTS)]
     if not value.is_floating_point():
-        return ValueStats(shape, dtype, min=int(flat.min()), max=int(flat.max()))
+        return TensorSpec(name, shape, dtype, min=int(flat.min()), max=int(flat.max()))
     flat = flat.to(torch.float64)
     std = float(flat.std(correction=0))
-    return ValueStats(shape, dtype, _round(flat.mean()), _round(std), _round(flat.min()), _round(flat.max()))
+    return TensorSpec(name, shape, dtype, _round(flat.mean()), _round(std), _round(flat.min()), _round(flat.max()))
 
 
 def _round(number: Any) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -159,9 +160,7 @@ def literals(node: fx.Node) -> list[Any]:
 
 
 def is_low_literal(literal: Any, other: Any) -> bool:
-    """Return True if ``literal`` belongs to float32 and ``other``, from the same graph's bfloat16 capture, to
-    bfloat16.
-    """
+    """Return True if ``literal`` is float32's, and ``other``, from the graph's bfloat16 capture, is bfloat16's."""
     if literal is torch.float32 and other is torch.bfloat16:
         return True
     high, low = torch.finfo(torch.float32), torch.finfo(torch.bfloat16)
@@ -211,5 +210,5 @@ def _replace(graph: fx.Graph, node: fx.Node, captured: Captured) -> None:
         return
     with graph.inserting_before(next(iter(graph.nodes))):
         placeholder = graph.placeholder(f"{node.name}_value")
-    captured.values[placeholder.name] = captured.values[node.name]
+    captured.values[placeholder.name] = replace(captured.values[node.name], name=placeholder.name)
     node.replace_all_uses_with(placeholder)

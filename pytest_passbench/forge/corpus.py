@@ -43,11 +43,10 @@ Corpus = Mapping[str, Sequence[Graph]]
 
 
 def capture_case(case: ModelCase, once: bool = False) -> list[Graph]:
-    """Return every graph of ``case``: its variants in float32, with the dtypes of one bfloat16 capture of the
-    first variant. With ``once``, return the float32 graphs of the first variant alone, in a third of the time.
+    """Return every graph of ``case``: its variants in float32, with the dtypes of the first one in bfloat16.
 
-    Raises any exception of the architecture at the first variant. Later variants that it cannot run are left
-    out.
+    With ``once``, return the float32 graphs of the first variant alone, in a third of the time. Raises any exception
+    of the architecture at the first variant. Later variants that it cannot run are left out.
     """
     model = case.build()
     first, *others = case.variants[:1] if once else case.variants
@@ -74,10 +73,7 @@ def _graphs(model: torch.nn.Module, case: ModelCase, variant: Variant, execute: 
 
 
 def adopt(graph: Graph, real: list[Graph]) -> bool:
-    """Give a graph of shapes the statistics of the same graph at the first size.
-
-    Return False if their operators differ.
-    """
+    """Give a graph of shapes the statistics of the one at the first size. Return False if their operators differ."""
     if graph.index >= len(real) or not _agree(graph.captured, real[graph.index].captured):
         return False
     values = real[graph.index].captured.values
@@ -85,7 +81,7 @@ def adopt(graph: Graph, real: list[Graph]) -> bool:
     for a, b in zip(graph.graph.nodes, real[graph.index].graph.nodes, strict=True):
         if b.name in values:
             shape = captured_values[a.name].shape if a.name in captured_values else values[b.name].shape
-            captured_values[a.name] = dataclasses.replace(values[b.name], shape=shape)
+            captured_values[a.name] = dataclasses.replace(values[b.name], name=a.name, shape=shape)
     return True
 
 

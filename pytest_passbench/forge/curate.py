@@ -17,9 +17,10 @@ from pytest_passbench.core.task import Task, TaskHeader
 from pytest_passbench.forge.corpus import Corpus
 from pytest_passbench.forge.decompose import calls, cut
 from pytest_passbench.forge.input_records import condition
-from pytest_passbench.forge.instances import DTYPES, Instance, curated, instances
+from pytest_passbench.forge.instances import DTYPES, Instance, instances
 from pytest_passbench.forge.normal_form import digest
 from pytest_passbench.forge.probe import MAX_EXCESS_SECONDS, MAX_SECONDS, MIN_SECONDS, eager_seconds, suits, too_long
+from pytest_passbench.forge.repair import curated
 from pytest_passbench.forge.windows import Ops, Window, matching, siblings
 from pytest_passbench.suite.published import write_sample
 from pytest_passbench.suite.taskfile import write_task
@@ -71,8 +72,7 @@ def draw(windows: Sequence[Window], corpus: Corpus) -> list[Instance]:
 
 
 def choose(pool: Sequence[Instance], quota: int, patience: int = 8) -> CuratedInstances:
-    """Return up to ``quota`` instances that pass every rule and take a fair time, spread over dtypes, sources and
-    sizes.
+    """Return up to ``quota`` instances that pass every rule, of many dtypes, sources and sizes, with a fair time.
 
     Trying ends when there are ``patience`` failures more than successes.
     """

@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import fx
 
-from pytest_passbench.forge.capture import ValueStats
+from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.forge.clean import is_heavy, is_inplace, writes_inside
 from pytest_passbench.suite.opnames import yields_tuple
 
@@ -24,12 +24,10 @@ MODEL_NAME = "passbench_name"
 
 @dataclass(frozen=True)
 class GraphPiece:
-    """A standalone graph, and the statistics of its inputs in placeholder order."""
+    """A standalone graph, and its inputs in placeholder order, under their names in the captured graph."""
 
     module: fx.GraphModule
-    inputs: tuple[ValueStats, ...]
-    names: tuple[str, ...]
-    origins: tuple[str, ...]
+    inputs: tuple[TensorSpec, ...]
 
 
 def calls(graph: fx.Graph) -> list[fx.Node]:
@@ -56,7 +54,7 @@ def connected(nodes: Sequence[fx.Node]) -> bool:
     return len(reached) == len(inside)
 
 
-def cut(nodes: Sequence[fx.Node], values: dict[str, ValueStats]) -> GraphPiece | None:
+def cut(nodes: Sequence[fx.Node], values: dict[str, TensorSpec]) -> GraphPiece | None:
     """Return the run as a graph of its own, or None if that is not possible.
 
     Values that enter or leave the run must be tensors, and no operator may write into values from outside. Items of
@@ -79,11 +77,10 @@ def cut(nodes: Sequence[fx.Node], values: dict[str, ValueStats]) -> GraphPiece |
         if is_inplace(node):  # later readers of the value that it writes into read its result, which is the same
             copies[node.args[0]] = new
     graph.output(tuple(dict.fromkeys(copies[n] for n in leaving)))
-    stats = tuple(values[n.name] for n in entering)
-    module = fx.GraphModule(torch.nn.Module(), graph)
-    names = tuple(n.name for n in entering)
-    origins = tuple(readable(n.meta.get(MODEL_NAME, n.name), n.op) for n in entering)
-    return GraphPiece(module, stats, names, origins)
+    inputs = (
+        replace(values[n.name], original_name=readable(n.meta.get(MODEL_NAME, n.name), n.op)) for n in entering
+    )
+    return GraphPiece(fx.GraphModule(torch.nn.Module(), graph), tuple(inputs))
 
 
 def with_items(nodes: Sequence[fx.Node]) -> list[fx.Node]:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_passbench.core.task import TensorSpec
-from pytest_passbench.forge.capture import ValueStats
 
 MIN_RELATIVE_SPREAD = 1e-3
 """A spread below this share of the mean's absolute value counts as constant."""
@@ -25,11 +24,6 @@ A smaller mean gets no floor: about half of the values would be clamped to it.
 MAX_MAGNITUDE = 1e4
 """Numbers from here on are a mask's filling. Such a mean or minimum gives ``MASK``, a maximum a plain spread."""
 MASK = (-2.0, 2.0)
-
-
-def record(name: str, stats: ValueStats, dtype: str, origin: str | None) -> TensorSpec:
-    """Return an input's specification in ``dtype``. ``origin`` is the model's name of it."""
-    return TensorSpec(name, stats.shape, dtype, stats.mean, stats.std, stats.min, stats.max, original_name=origin)
 
 
 def is_float(spec: TensorSpec) -> bool:

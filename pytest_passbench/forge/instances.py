@@ -1,4 +1,4 @@
-"""Instances of pieces: canonical source and recorded inputs, in each dtype, checked against the curation rules.
+"""Instances of pieces: canonical source and recorded inputs, in each dtype.
 
 A piece is converted to another dtype as the same model in that dtype would run it. The bfloat16 capture shows which
 inputs become bfloat16, which stay float32 (position tables, running statistics), and which dtype literals follow.
@@ -7,10 +7,9 @@ float16 is treated as bfloat16 is.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +20,12 @@ from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.forge.clean import edited
 from pytest_passbench.forge.corpus import Graph
 from pytest_passbench.forge.decompose import GraphPiece
-from pytest_passbench.forge.input_records import condition, record
 from pytest_passbench.forge.normal_form import canonical_source, digest
 from pytest_passbench.forge.probe import Probe
-from pytest_passbench.forge.repair import REPAIRABLE, repaired
-from pytest_passbench.forge.rules import complaints
 from pytest_passbench.suite.opnames import operator_sequence
 
 DTYPES = ("float32", "bfloat16", "float16")
 FLOATS = {"float32", "float64"}
-
-FACTORS = (1.0, 8.0)
-"""Factors for activations, tried in turn until no null answer passes below t = 0."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +63,13 @@ class Instance:
         return Probe(task, task.subgraphs[0])
 
 
-def instances(graph: Graph, piece: GraphPiece, dtypes: tuple[str, ...] = DTYPES) -> Iterator[Instance]:
-    """Yield ``piece`` in each of ``dtypes``, its inputs as recorded, without running it."""
-    for dtype in dtypes:
+def instances(graph: Graph, piece: GraphPiece) -> Iterator[Instance]:
+    """Yield ``piece`` in each of :data:`DTYPES`, its inputs as recorded, without running it."""
+    for dtype in DTYPES:
         module = piece.module if dtype == "float32" else lower_graph(piece.module, graph.follows, dtype)
         specs = tuple(
-            record(f"in_{i}", stats, input_dtype(stats.dtype, graph.low.get(name), dtype), origin)
-            for i, (stats, name, origin) in enumerate(zip(piece.inputs, piece.names, piece.origins, strict=True))
+            replace(spec, name=f"in_{i}", dtype=input_dtype(spec.dtype, graph.low.get(spec.name), dtype))
+            for i, spec in enumerate(piece.inputs)
         )
         yield Instance(
             ops=operator_sequence(module),
@@ -88,36 +81,6 @@ def instances(graph: Graph, piece: GraphPiece, dtypes: tuple[str, ...] = DTYPES)
             variant=graph.variant.label,
             provenance=f"{graph.case} ({graph.note}, batch {graph.variant.batch}, size {graph.variant.size})",
         )
-
-
-def curated(instance: Instance) -> tuple[Instance | None, list[str]]:
-    """Return the instance with inputs that pass every rule, or None and the last complaints."""
-    best, last = None, ["runs: nothing was tried"]
-    for factor in FACTORS:
-        inputs, changed = condition(instance.inputs, factor)
-        meta = (("widened", True),) if changed else ()
-        attempt = dataclasses.replace(instance, inputs=inputs, meta=meta)
-        probe = attempt.probe()
-        last = complaints(probe)
-        if any(not text.startswith(REPAIRABLE) for text in last):
-            return best, last
-        if not last:
-            attempt = dataclasses.replace(attempt, meta=(*meta, ("null_from", probe.null_from)))
-            if probe.null_from >= 0:
-                return attempt, []
-            best = best or attempt
-    return (best, last) if best is not None else scaled_up(instance)
-
-
-def scaled_up(instance: Instance) -> tuple[Instance | None, list[str]]:
-    """Return the instance with some inputs scaled until it passes every rule, or None and the last complaints."""
-    inputs, _ = condition(instance.inputs)
-    probe = dataclasses.replace(instance, inputs=inputs).probe()
-    repair = repaired(probe.task, probe.subgraph)
-    if repair is None:
-        return None, complaints(probe)
-    scaled = dataclasses.replace(instance, inputs=repair.inputs)
-    return dataclasses.replace(scaled, meta=(("widened", True), ("null_from", scaled.probe().null_from))), []
 
 
 def lower_graph(module: fx.GraphModule, follows: frozenset[str], dtype: str) -> fx.GraphModule:

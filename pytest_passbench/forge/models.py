@@ -44,9 +44,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class ModelCase:
-    """An architecture. ``build`` makes the model with random weights, ``inputs`` makes the arguments of its
-    forward.
-    """
+    """An architecture. ``build`` makes the model with random weights, ``inputs`` the arguments of its forward."""
 
     name: str
     modality: str

@@ -15,8 +15,7 @@ SAMPLED_ELEMENTS = 1 << 14
 
 
 def passes(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
-    """Return True if ``answer`` is close to ``expected`` at ``t``, by the tolerances of its dtype and with equal
-    NaNs.
+    """Return True if ``answer`` is close to ``expected`` at ``t``, by the tolerances of its dtype. NaNs are equal.
 
     A sample of the elements is compared first, which finds most failures.
     """

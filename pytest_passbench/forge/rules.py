@@ -1,6 +1,4 @@
-"""The curation rules, one function each: they take a probe and yield complaints. ``passbench tasks check`` runs
-them all.
-"""
+"""The curation rules, one function each: they take a probe and yield complaints."""
 
 from __future__ import annotations
 

@@ -118,8 +118,7 @@ WANTED_PAIRS = frozenset([("conv2d", "view"), ("conv2d", "sigmoid"), ("embedding
 def select(
     choices: Sequence[SequenceChoice], count: int, always: Sequence[Ops] = (), quotas: bool = True
 ) -> list[SequenceChoice]:
-    """Return ``count`` candidates, or fewer if there are no more: ``always`` first, then those with the largest
-    gain.
+    """Return ``count`` candidates, if there are as many: ``always`` first, then those with the largest gain.
 
     ``quotas`` bound the shares of lengths (:data:`LENGTHS`) and of single architectures
     (:data:`MAX_TASKS_PER_CASE`); they make no sense for one model.
@@ -171,9 +170,7 @@ class _SequenceSelection:
         return len(choice.cases) > 2 or min(self.cases[case] for case in choice.cases) < MAX_TASKS_PER_CASE
 
     def gain(self, choice: SequenceChoice) -> float:
-        """Return the value of choosing ``choice``: new bigrams and operators, rarer ones more; crowded modalities
-        count less.
-        """
+        """Return the value of ``choice``: new bigrams and operators, rare ones more; in crowded modalities less."""
         new: float = sum(1.0 / (1 + 3 * self.bigrams[b]) * (1 + 1.0 / self.owners[b]) for b in _bigrams(choice.ops))
         operators = sum(2.0 for op in set(choice.ops) if not self.operators[op])
         crowd = 1.0 + 4.0 * self.modalities[choice.modality] / max(1, self.count)

@@ -46,8 +46,7 @@ DEFINED = f"let {EXAMPLE}() return the arguments of forward: a tuple of tensors,
 
 
 def case_of_file(spec: str, inputs: Sequence[str], sizes: Sequence[Variant]) -> ModelCase:
-    """Return the case of ``FILE.py:Name``: a module class without arguments, a function that makes a module, or a
-    module.
+    """Return the case of ``FILE.py:Name``: a module, or a class or function that makes one without arguments.
 
     Inputs come from the file's ``example_inputs()``, or from ``inputs`` in the notation of
     :mod:`pytest_passbench.forge.models` at each of ``sizes``. Raises UserError if the file, the name or the inputs

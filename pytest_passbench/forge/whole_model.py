@@ -1,11 +1,13 @@
-"""A whole model as a task: a subgraph for each size, with the model's weights as inputs."""
+"""A whole model as a task, a subgraph for each size with the weights as inputs, and eager's time for each call."""
 
 from __future__ import annotations
 
 import math
 import re
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import fx
@@ -13,17 +15,21 @@ from torch import fx
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
-from pytest_passbench.forge.capture import Captured, ValueStats, capture, dtype_name
+from pytest_passbench.forge.capture import Captured, capture, dtype_name
 from pytest_passbench.forge.clean import clean, lift
 from pytest_passbench.forge.decompose import readable
-from pytest_passbench.forge.input_records import record, widen
+from pytest_passbench.forge.input_records import widen
 from pytest_passbench.forge.models import ModelCase
 from pytest_passbench.forge.user_model import as_user_error
-from pytest_passbench.suite.build import check_graphs
+from pytest_passbench.suite import batching
+from pytest_passbench.suite.build import build_graph, check_graphs
+from pytest_passbench.suite.instantiate import example_inputs
 from pytest_passbench.suite.opnames import is_random, op_name, operator_sequence
 from pytest_passbench.suite.printing import to_source
 
 PARTS = "mend the breaks, or judge passes on the model's parts: `passbench forge` makes tasks of them"
+SECONDS, LEAST_RUNS, MOST_RUNS = 3.0, 3, 50
+"""The time to spend on runs of the graph, and the bounds of their number."""
 
 
 @dataclass(frozen=True)
@@ -113,11 +119,48 @@ def _subgraph(case: ModelCase, number: int, captured: Captured, graph: str) -> S
 
 def _spec(name: str, node: fx.Node, captured: Captured) -> TensorSpec:
     """Return an input as the judge draws it. A single number, such as an epsilon, stays what it is."""
-    stats = captured.values.get(node.name)
-    if stats is None:
-        value = node.meta["example_value"]
-        stats = ValueStats(tuple(value.shape), dtype_name(value))
-    spec = record(name, stats, stats.dtype, readable(node.name, node.op))
-    if math.prod(stats.shape) == 1 and stats.mean is not None and math.isfinite(stats.mean):
-        return replace(spec, mean=None, std=None, min=None, max=None, data=(stats.mean,))
+    value = captured.values.get(node.name)
+    if value is None:
+        example = node.meta["example_value"]
+        value = TensorSpec(name, tuple(example.shape), dtype_name(example))
+    spec = replace(value, name=name, original_name=readable(node.name, node.op))
+    if math.prod(spec.shape) == 1 and spec.mean is not None and math.isfinite(spec.mean):
+        return replace(spec, mean=None, std=None, min=None, max=None, data=(spec.mean,))
     return widen(spec)
+
+
+def operator_times(task: Task, subgraph: Subgraph) -> dict[str, tuple[str, float]]:
+    """Return for each variable of a graph's text its operator, and the least seconds that eager's call took.
+
+    They say where a model's time goes. They are no careful measurement.
+    """
+    module = build_graph(task.graphs[subgraph.graph], str(task.path))
+    inputs = list(example_inputs(subgraph))
+    least: dict[str, float] = {}
+    runs, end = 0, time.perf_counter() + SECONDS
+    while runs < LEAST_RUNS or (time.perf_counter() < end and runs < MOST_RUNS):
+        timer = _CallTimer(module)
+        with torch.no_grad(), batching.closing():
+            timer.run(*(value.clone() for value in inputs))
+        for name, seconds in timer.seconds.items():
+            least[name] = min(seconds, least.get(name, seconds))
+        runs += 1
+    return {node.name: (op_name(node), least[node.name]) for node in module.graph.nodes if node.name in least}
+
+
+class _CallTimer(fx.Interpreter):
+    """An interpreter that notes the seconds of each call, without its own work around it."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module, garbage_collect_values=True)
+        self.seconds: dict[str, float] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        if n.op not in ("call_function", "call_method"):
+            return super().run_node(n)
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        call = getattr(self, n.op)
+        start = time.perf_counter()
+        value = call(n.target, args, kwargs)
+        self.seconds[n.name] = time.perf_counter() - start
+        return value

@@ -1,6 +1,4 @@
-"""The drawing of operator sequences from a corpus: fusible and typical ones, those about some operators, and places
-of a given sequence.
-"""
+"""Windows: the fusible and the typical runs of a corpus, those about some operators, and the places of a sequence."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pytest_passbench.forge.capture import ValueStats
+from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.forge.clean import is_heavy
 from pytest_passbench.forge.corpus import Corpus, Graph
 from pytest_passbench.forge.decompose import GraphPiece, calls, connected, cut, light_runs
@@ -178,7 +176,7 @@ def matching(graphs: Sequence[Graph], sequences: Collection[Ops], limit: int = 3
                         yield match
 
 
-def kernel_count(module: fx.GraphModule, inputs: Sequence[ValueStats]) -> int:
+def kernel_count(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> int:
     """Return the number of kernels (extern calls included) after fusion. Raises any exception of the lowering."""
     from torch._inductor.debug import DebugContext
     from torch._inductor.decomposition import select_decomp_table
@@ -199,7 +197,7 @@ def kernel_count(module: fx.GraphModule, inputs: Sequence[ValueStats]) -> int:
     return sum(not isinstance(node, NopKernelSchedulerNode) for node in scheduler.nodes)
 
 
-def fusible_runs(run: Sequence[fx.Node], values: dict[str, ValueStats]) -> list[tuple[int, int]]:
+def fusible_runs(run: Sequence[fx.Node], values: dict[str, TensorSpec]) -> list[tuple[int, int]]:
     """Return ranges of at least two operators of ``run`` that add no kernel, end to end.
 
     Each range grows until the next operator would raise the number of kernels. It is then cut back to the longest

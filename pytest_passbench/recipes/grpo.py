@@ -23,7 +23,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from pytest_passbench import Evaluator
 from pytest_passbench.agents import PassEnvironment, SharedJudge
-from pytest_passbench.agents.answer_text import answer_files, question
+from pytest_passbench.agents.answer_files import answer_files, question
 from pytest_passbench.agents.prompt import prompt
 from pytest_passbench.api.arguments import TaskShelf
 from pytest_passbench.api.outcome import Outcome

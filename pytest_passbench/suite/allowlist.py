@@ -106,10 +106,7 @@ def _family(name: str) -> dict[str, Function]:
 
 @cache
 def namespaces() -> Mapping[str, Mapping[str, Function]]:
-    """Return the allowed functions: prefix -> name -> function.
-
-    If a function has several names, the first one is its canonical spelling.
-    """
+    """Return the allowed functions: prefix -> name -> function. A function's first name is its canonical spelling."""
     variable = {n: getattr(torch, n) for n in _public(torch._C._VariableFunctions) if hasattr(torch, n)}
     native = _public(torch._C._nn)
     families = ("fft", "linalg", "special")
@@ -139,9 +136,7 @@ METHODS = frozenset(
 
 
 def resolve(dotted: str) -> Function:
-    """Return the function that an allowed dotted name stands for. Raises UserError without a place if it is not
-    allowed.
-    """
+    """Return the function that an allowed dotted name stands for. Raises UserError without a place for any other."""
     if dotted.startswith("torch.ops."):
         return _aten(dotted)
     prefix, _, name = dotted.rpartition(".")

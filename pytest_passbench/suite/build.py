@@ -73,9 +73,7 @@ def _check_graph(source: str, origin: str, line: int) -> None:
 
 
 class _GraphBuilder(ast.NodeVisitor):
-    """A visitor that turns a checked program into nodes. ``visit`` returns an expression's value: a Node, or a
-    literal.
-    """
+    """A visitor that makes nodes of a checked program. ``visit`` returns an expression's value: a Node or literal."""
 
     def __init__(self, program: ParsedSource, device: str) -> None:
         self.program, self.device = program, torch.device(device)

@@ -1,7 +1,4 @@
-"""YAML read as plain data, with the line of every value for messages, and values written as YAML.
-
-Tags are never executed.
-"""
+"""YAML read as plain data, with the line of every value, and values written as YAML. Tags are never executed."""
 
 from __future__ import annotations
 
@@ -21,10 +18,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Document:
-    """A parsed YAML document. ``offset`` is the number of the file's lines before it.
-
-    Raises UserError with file and line if the text is not YAML.
-    """
+    """A YAML document, parsed. ``offset`` lines of the file come before it. Raises UserError with file and line."""
 
     def __init__(self, text: str, path: Path, offset: int = 0) -> None:
         self.path, self.offset = path, offset
@@ -75,10 +69,7 @@ class _Composer:
         self._count = 0
 
     def compose(self) -> Any:
-        """Return the root node, None for an empty document.
-
-        Raises UserError for what a task has no use for, and yaml.YAMLError for what is not YAML.
-        """
+        """Return the root node, None for an empty document. Raises UserError or yaml.YAMLError."""
         while not isinstance(event := self._loader.get_event(), yaml.StreamEndEvent):
             if isinstance(event, yaml.NodeEvent):
                 self._check(event)
@@ -142,9 +133,7 @@ class _Composer:
 
 
 def _child(node: Any, step: str | int) -> tuple[Any, Any]:
-    """Return the nodes of a key and of its value (a list's item: itself twice), or (None, None) if there is no
-    such key.
-    """
+    """Return the nodes of a key and of its value, (None, None) if there is none. Of a list's item both are itself."""
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
         return node.value[step], node.value[step]
     if isinstance(node, yaml.MappingNode):

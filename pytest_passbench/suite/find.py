@@ -74,10 +74,7 @@ def read(path: Path, kind: Kind) -> Task:
 
 
 def installed_tasks() -> Path:
-    """Return the folder of the package's own tasks: inside it in a wheel, beside it in a checkout.
-
-    Raises UserError if there is no such folder.
-    """
+    """Return the folder of the package's own tasks: in it in a wheel, beside it in a checkout. Raises UserError."""
     for folder in (PACKAGE / "tasks", PACKAGE.parent / "tasks"):
         if folder.is_dir():
             return folder
@@ -141,9 +138,7 @@ def single(name: str | Path) -> TaskRef:
 
 
 def walk(path: Path) -> list[tuple[Path, Kind]]:
-    """Return the paths and kinds of the tasks at a path, in order, without reading them. Raises UserError if there
-    are none.
-    """
+    """Return the paths and kinds of the tasks at a path, in order, unread. Raises UserError if there are none."""
     if kind_of(path) is None:
         raise UserError("no such file or folder", where=path, remedy="name a task file, or a folder of tasks")
     entries = list(_Walk(path).below(path))
@@ -153,10 +148,7 @@ def walk(path: Path) -> list[tuple[Path, Kind]]:
 
 
 def select(refs: Sequence[TaskRef], suite: str) -> list[TaskRef]:
-    """Return the tasks of a suite: "lite" or "train" by tag, "full" (all that are not for training) or "all".
-
-    Raises UserError for another name.
-    """
+    """Return the tasks of a suite: lite or train by tag, full (all but those for training), all. Raises UserError."""
     if suite not in SUITES:
         raise UserError(f"no suite {suite!r}", remedy=f"suites are: {', '.join(SUITES)}")
     if suite == "all":
@@ -268,24 +260,20 @@ def _with_own_ids(refs: list[TaskRef]) -> list[TaskRef]:
     There are as many parents as tell the folders apart. If none do, since links lead to one folder twice, the later
     ones are numbered. Raises UserError if two task files have the same id.
     """
-    groups: dict[str, list[int]] = {}
-    for position, ref in enumerate(refs):
-        groups.setdefault(ref.id, []).append(position)
-    names: dict[int, str] = {}
-    for name, positions in groups.items():
-        files = [position for position in positions if refs[position].kind == "task"]
-        if len(files) > 1:
-            raise same_id(name, refs[files[0]].path, refs[files[1]].path)
-        folders = [position for position in positions if position not in files]
-        ids = [name] * len(folders) if len(positions) == 1 else _with_parents(name, [refs[p].path for p in folders])
-        names.update(zip(folders, ids, strict=True))
-        names.update(dict.fromkeys(files, name))
+    groups: dict[str, list[TaskRef]] = {}
+    for ref in refs:
+        groups.setdefault(ref.id, []).append(ref)
+    names: dict[Path, str] = {}
     task_ids = {ref.id for ref in refs if ref.kind == "task"}
-    for position in sorted(names, key=lambda position: len(groups[refs[position].id]) > 1):  # kept ids go first
-        if refs[position].kind != "task":
-            names[position] = published.distinct(names[position], task_ids)
-            task_ids.add(names[position])
-    return [replace(ref, header=replace(ref.header, id=names[i])) for i, ref in enumerate(refs)]
+    for name, group in sorted(groups.items(), key=lambda item: len(item[1]) > 1):  # kept ids go first
+        files, folders = ([ref.path for ref in group if (ref.kind == "task") is is_file] for is_file in (True, False))
+        if len(files) > 1:
+            raise same_id(name, files[0], files[1])
+        ids = [name] * len(folders) if len(group) == 1 else _with_parents(name, folders)
+        for folder, wish in zip(folders, ids, strict=True):
+            names[folder] = published.distinct(wish, task_ids)
+            task_ids.add(names[folder])
+    return [replace(ref, header=replace(ref.header, id=names.get(ref.path, ref.id))) for ref in refs]
 
 
 def _with_parents(name: str, folders: list[Path]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
@@ -36,10 +35,6 @@ def _tensor(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
     if not dtype.is_floating_point and not dtype.is_complex:
         low, high = int(_finite(spec.min, 0.0)), int(_finite(spec.max, 1.0))
         return torch.randint(low, max(low, high) + 1, spec.shape, generator=generator).to(dtype)
-    return _normal(spec, dtype, generator)
-
-
-def _normal(spec: TensorSpec, dtype: Any, generator: torch.Generator) -> torch.Tensor:
     # Values are drawn in single precision, so that all dtypes of a graph get the same ones up to rounding.
     single = torch.complex64 if dtype.is_complex else torch.float32
     wide = dtype if dtype in (torch.float64, torch.complex128) else single

@@ -1,6 +1,4 @@
-"""Names of a graph's operators, and their nature: whether they work on elements, draw random numbers, or do nothing
-to values.
-"""
+"""Names of operators, and their nature: whether they work on elements, draw random numbers, or do nothing."""
 
 from __future__ import annotations
 

@@ -24,12 +24,10 @@ _PREFIX: dict[Callable[..., Any], str] = {operator.neg: "-", operator.pos: "+", 
 
 
 def to_source(gm: torch.fx.GraphModule) -> str:
-    """Return the canonical ``def forward(in_0, ...)`` of a graph: temporaries tmp_0, tmp_1, ..., and a tuple
-    returned.
+    """Return the canonical ``def forward(in_0, ...)`` of a graph: temporaries tmp_0, tmp_1, ..., a tuple returned.
 
-    :func:`~pytest_passbench.suite.build.build_graph` makes the same graph of the text. Raises UserError with
-    the operator's name if the allow-list has no spelling of it. Raises UserError for submodules and attributes
-    too, since they have to be lifted to inputs.
+    :func:`~pytest_passbench.suite.build.build_graph` makes the same graph of it. Raises UserError for an operator
+    without a spelling on the allow-list, and for submodules and attributes, which have to be lifted to inputs.
     """
     return GraphPrinter().text(gm.graph.nodes)
 
@@ -78,9 +76,7 @@ class GraphPrinter:
         return self.operator(node) or self.function(node)
 
     def operator(self, node: torch.fx.Node) -> str | None:
-        """Return the infix or prefix form of a function of ``operator``, or None if building it would give another
-        function.
-        """
+        """Return a function of ``operator`` in infix or prefix form; None if that is built as another function."""
         target, args = node.target, node.args
         if not any(isinstance(a, torch.fx.Node) for a in args) or node.kwargs:
             return None

@@ -36,9 +36,7 @@ def read_sample(folder: Path) -> Task:
 
 
 def read_subgraph_folder(folder: Path) -> Task:
-    """Return a bare subgraph folder (with ``model.py``) as a task of one subgraph. Raises UserError with file and
-    line.
-    """
+    """Return a bare subgraph folder as a task of one subgraph. Raises UserError with file and line."""
     return _task(folder, [(folder.resolve().name, folder)])
 
 
@@ -54,10 +52,7 @@ def read_folder_header(folder: Path) -> TaskHeader:
 
 
 def write_sample(task: Task, folder: Path, device: str = "cpu") -> None:
-    """Write a task as a sample folder, from which :func:`read_sample` reads an equal task.
-
-    Raises UserError if a file cannot be written.
-    """
+    """Write a task as a sample folder, from which :func:`read_sample` reads an equal task. Raises UserError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for subgraph in task.subgraphs:
@@ -99,9 +94,7 @@ def _graph_net(folder: Path) -> dict[str, Any]:
 
 
 def identifier(text: str) -> str:
-    """Return a text as an id of a task or subgraph: letters, digits and ``_ . + -``. Other characters become
-    ``-``.
-    """
+    """Return a text as an id: letters, digits and ``_ . + -``. Other characters become ``-``."""
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", text).strip("-._+") or "sample"
 
 

@@ -1,6 +1,4 @@
-"""A subgraph's source text, parsed as straight-line code with ``ast``. Nothing is executed, and torch is not
-imported.
-"""
+"""A subgraph's source text, parsed as straight-line code. Nothing is executed, and torch is not imported."""
 
 from __future__ import annotations
 
@@ -88,10 +86,7 @@ def _too_many(statements: int) -> str:
 
 
 def parse_module(source: str, origin: str, line: int = 1) -> ast.Module:
-    """Return the syntax tree of a Python text that a task holds, within limits of size and depth.
-
-    Raises UserError with the line otherwise.
-    """
+    """Return the syntax tree of a Python text, within limits of size and depth. Raises UserError with the line."""
     if len(source) > MAX_SOURCE_BYTES:
         what = f"Python text of more than {MAX_SOURCE_BYTES:,} characters"
         raise UserError(what, where=f"{origin}:{line}", remedy="make the graph or its recorded data smaller")
@@ -158,10 +153,7 @@ class _ForwardReader:
             self.fail(f"{_kind(statement)} outside forward", statement, "only imports and one forward")
 
     def check_import(self, statement: ast.Import | ast.ImportFrom) -> None:
-        """Fail at the import of an unknown module: its names would mean something else than they do here.
-
-        Imports have no effect themselves.
-        """
+        """Fail at the import of an unknown module: its names would mean something else than they do here."""
         modules = (
             [a.name for a in statement.names] if isinstance(statement, ast.Import) else [statement.module or "."]
         )

@@ -95,10 +95,7 @@ def longtail_counts(rows: Sequence[SpeedupRow]) -> dict[str, Any]:
 
 
 def load_longtail(path: Path) -> list[SpeedupRow]:
-    """Return the rows of a file that ``benchmarks/longtail.py`` wrote; none if there is no file.
-
-    Raises UserError for a file of another form.
-    """
+    """Return the rows that ``benchmarks/longtail.py`` wrote; none without a file. Raises UserError."""
     if kind_of(path) != "file":
         return []
     try:

@@ -27,8 +27,7 @@ _EXAMPLES = "dynamic_dim_constraint_symbol2example_value"
 
 
 def read_specs(path: Path, symbols: Mapping[str, int]) -> list[TensorSpec]:
-    """Return the inputs that a ``weight_meta.py`` or ``input_meta.py`` describes, one class each; [] without a
-    file.
+    """Return the inputs that a ``weight_meta.py`` or ``input_meta.py`` describes, one class each, if there is a file.
 
     ``symbols`` gives values to symbolic sizes. Raises UserError with file and line.
     """
@@ -146,9 +145,7 @@ def _flat(data: Any) -> Iterator[Any]:
 
 
 def _value(path: Path, node: ast.expr, symbols: Mapping[str, int]) -> Any:
-    """Return the value of a literal expression. ``float("0.5")``, ``inf`` and sizes with symbols count as
-    literals.
-    """
+    """Return the value of a literal expression. ``float("0.5")``, ``inf`` and sizes with symbols are literals too."""
     try:
         return _evaluate(node, symbols)
     except (TypeError, ValueError, ArithmeticError) as error:

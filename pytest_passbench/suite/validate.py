@@ -196,10 +196,7 @@ class _Values:
             self._writers.setdefault(storage, []).append(node)
 
     def of(self, nodes: list[Node], at: Node) -> list[Any]:
-        """Return the values that nodes have just before the node ``at`` runs.
-
-        Raises _AtALevel if they need one from a level of ``torch.vmap``.
-        """
+        """Return the values that nodes have just before ``at`` runs. Raises _AtALevel for one made at a level."""
         check_memory(self._subgraph)
         self._forget_written()
         steps = self._slice(nodes, at)

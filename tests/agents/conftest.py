@@ -27,7 +27,7 @@ def garbage():
 def backend(monkeypatch):
     """A judge by words in a candidate's text, in the place of the process's own."""
     import pytest_passbench
-    from pytest_passbench.agents import SharedJudge, answer_journal, environment, shared_judge
+    from pytest_passbench.agents import SharedJudge, environment, shared_judge
 
     backend, judges = ToldBackend(), []
 
@@ -36,6 +36,6 @@ def backend(monkeypatch):
             judges.append(SharedJudge(pytest_passbench.Evaluator(backend=backend)))
         return judges[-1]
 
-    for module in (answer_journal, environment, shared_judge):
+    for module in (environment, shared_judge):
         monkeypatch.setattr(module, "process_judge", process_judge)
     return backend

@@ -16,7 +16,7 @@ from pytest_passbench.agents.answer_files import MAX_CHARACTERS, MAX_FILES
 from pytest_passbench.agents.environment import MAX_ATTEMPTS, TOOLS
 from pytest_passbench.agents.prompt import EXAMPLE
 from pytest_passbench.agents.prompt import prompt as task_prompt
-from pytest_passbench.agents.turns import TurnLost
+from pytest_passbench.agents.shared_judge import TurnLost
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.suite import find
 from shared.workspace import Workspace, make_cpp_pass

@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 
-from pytest_passbench.agents.answer_text import ANSWER_FORM, answer_files
+from pytest_passbench.agents.answer_files import ANSWER_FORM, answer_files
 from pytest_passbench.agents.environment import TOOLS, PassEnvironment
 from pytest_passbench.commands.main import main
 from pytest_passbench.suite.published import write_sample

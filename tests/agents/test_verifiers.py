@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pytest_passbench.agents.answer_text import answer_text
+from pytest_passbench.agents.answer_files import answer_text
 from support.plugin_runs import PASS, task_text
 
 pytest.importorskip("verifiers", reason="verifiers is not installed: it has its own environment (development.md)")

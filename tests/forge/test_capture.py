@@ -105,7 +105,10 @@ def test_a_saved_corpus_comes_back_the_same(graphs: list[Graph], tmp_path: Path)
     for one, other in zip(graphs, again, strict=True):
         assert [n.target for n in calls(one.graph)] == [n.target for n in calls(other.graph)]
         assert len(one.follows) == len(other.follows)
-        assert sorted(map(str, one.captured.values.values())) == sorted(map(str, other.captured.values.values()))
+        values, values_again = (
+            sorted(str(replace(value, name="")) for value in graph.captured.values.values()) for graph in (one, other)
+        )
+        assert values == values_again
 
 
 RMS = ("to", "pow", "mean", "add", "rsqrt", "mul", "to", "add")

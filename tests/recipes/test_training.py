@@ -17,7 +17,7 @@ from support.no_network import refuse_network
 
 pytest.importorskip("trl", reason="the extra `train` is not installed")
 
-from pytest_passbench.agents.answer_text import answer_text, question
+from pytest_passbench.agents.answer_files import answer_text, question
 from pytest_passbench.agents.prompt import prompt
 from pytest_passbench.agents.trajectories import FORMATS, Trajectory, write_rows
 from pytest_passbench.suite import find

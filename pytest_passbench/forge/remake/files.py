@@ -10,7 +10,8 @@ from typing import Any
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import write_text
-from pytest_passbench.forge.capture import Captured, ValueStats
+from pytest_passbench.core.task import TensorSpec
+from pytest_passbench.forge.capture import Captured
 from pytest_passbench.forge.corpus import Graph
 from pytest_passbench.forge.decompose import MODEL_NAME
 from pytest_passbench.forge.models import Variant
@@ -48,11 +49,15 @@ def _document(graph: Graph) -> dict[str, Any] | None:
         "variant": astuple(graph.variant),
         "index": graph.index,
         "source": source,
-        "values": {names[k]: astuple(v) for k, v in graph.captured.values.items() if k in names},
+        "values": {names[k]: _statistics(v) for k, v in graph.captured.values.items() if k in names},
         "low": {names[k]: v for k, v in graph.low.items() if k in names},
         "follows": sorted(names[k] for k in graph.follows if k in names),
         "original": {new: old for old, new in names.items() if new.startswith("in_")},
     }
+
+
+def _statistics(value: TensorSpec) -> list[Any]:
+    return [value.shape, value.dtype, value.mean, value.std, value.min, value.max]
 
 
 def _graph_of(document: dict[str, Any], path: Path) -> Graph:
@@ -60,7 +65,7 @@ def _graph_of(document: dict[str, Any], path: Path) -> Graph:
     module = build_graph(source, str(path), statements=MAX_STATEMENTS)
     for node in module.graph.find_nodes(op="placeholder"):
         node.meta[MODEL_NAME] = original[node.name]
-    stats = {name: ValueStats(tuple(shape), *others) for name, (shape, *others) in values.items()}
+    stats = {name: TensorSpec(name, tuple(shape), *others) for name, (shape, *others) in values.items()}
     changes = {"variant": Variant(*document["variant"]), "follows": frozenset(document["follows"])}
     return Graph(captured=Captured(module, stats), **{**document, **changes})
 

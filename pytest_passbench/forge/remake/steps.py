@@ -1,13 +1,16 @@
 """The steps that make this project's suite. They can be stopped and started again: finished files are not made anew.
 
 ``capture`` makes a file per architecture. ``windows`` finds the fusible runs of each architecture, and the
-typical n-grams of all. ``select`` chooses the operator sequences. ``curate`` makes a task file per sequence.
+typical n-grams of all. ``select`` chooses the operator sequences. ``curate`` makes a task file per sequence. Some of
+these tasks make the suite, and the others are for training.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
@@ -19,15 +22,41 @@ from pytest_passbench.core.task import Task
 from pytest_passbench.forge import windows
 from pytest_passbench.forge.corpus import Corpus, capture_case
 from pytest_passbench.forge.curate import curated_instances, make_task, task_id
+from pytest_passbench.forge.instances import DTYPES
 from pytest_passbench.forge.jobs import Job, run_jobs
 from pytest_passbench.forge.models import ModelCase
 from pytest_passbench.forge.normal_form import digest
 from pytest_passbench.forge.remake.files import load_graphs, load_windows, save_graphs, save_windows
-from pytest_passbench.forge.remake.split import LITE, split
 from pytest_passbench.forge.sequence_choice import SequenceChoice, about_new, candidates, select
 from pytest_passbench.suite.opnames import op_name
 from pytest_passbench.suite.taskfile import read_task, write_task
 
+LITE = tuple(
+    tuple(line.split())
+    for line in """
+dropout add layer_norm
+add relu
+to pow mean add rsqrt mul to mul
+add to pow mean add rsqrt mul to mul
+silu mul
+relu square
+div tanh mul add softmax to dropout
+mul pow mul add mul tanh add mul
+pow mean add rsqrt mul mul
+add add softmax
+batch_norm silu
+batch_norm relu
+add view softmax
+mul add layer_norm
+add permute layer_norm
+mul softmax dropout
+mul sigmoid mul
+add softplus
+group_norm silu
+mean add div mul mul add
+""".strip().splitlines()
+)
+"""The operator sequences of the lite tasks."""
 MAX_LITE_SUBGRAPHS, MAX_TRAIN_SUBGRAPHS, MIN_SUBGRAPHS = 5, 6, 3
 QUOTAS = ((0.50, 9), (0.90, 17), (1.0, 40))
 """(share, subgraphs): the most subgraphs of tasks up to that share; tasks of more architectures come later."""
@@ -46,9 +75,7 @@ class TaskOutline:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The folder of a run's work, and its way of working: ``processes`` at a time, ``timeout`` seconds for each
-    job.
-    """
+    """The folder of a run's work. ``processes`` jobs run at a time, for ``timeout`` seconds at most each."""
 
     work: Path
     processes: int = 1
@@ -65,7 +92,7 @@ class Recipe:
                 save_windows(windows.typical_windows(self.corpus), self.typical)
         if not {"select", "curate", "write"}.intersection(steps):
             return []
-        outlines = self.selection(spare(count), train)
+        outlines = self.selection(count * 3 // 2, train)  # about a third of them fail the rules
         if "curate" in steps:
             self.curate(outlines)
             self.curate(self.uncovered())
@@ -127,11 +154,6 @@ class Recipe:
         return [TaskOutline(c.ops, "", QUOTAS[0][1]) for c in about_new(untried, covered, lambda c: c.ops)]
 
 
-def spare(count: int) -> int:
-    """Return the number of sequences to try for ``count`` tasks: about a third of them fail the rules."""
-    return count * 3 // 2
-
-
 def _capture(case: ModelCase, target: Path) -> None:
     save_graphs(capture_case(case), target)
 
@@ -156,3 +178,33 @@ def _curate(outline: TaskOutline, corpus: Corpus, target: Path) -> None:
         refused = f"; refused: {result.refusals[0]}" if result.refusals else ""
         raise ValueError(f"only {len(result.instances)} subgraphs of {result.places} places pass the rules{refused}")
     write_task(make_task(result.instances, [outline.tag] if outline.tag else []), target)
+
+
+def split(tasks: Sequence[Task], count: int) -> tuple[list[Task], list[Task]]:
+    """Return ``count`` tasks for the suite, and the rest, tagged ``train``. The lite tasks belong to the suite.
+
+    The least valuable tasks leave first, unless one alone has some operator. No two tasks share an operator
+    sequence, so the two splits have none in common.
+    """
+    holders = Counter(op for task in tasks for op in set(task.header.ops))
+    suite_tasks, left = list(tasks), []
+    for task in sorted(tasks, key=value):
+        alone = any(holders[op] == 1 for op in task.header.ops)
+        if len(suite_tasks) > count and not alone and "lite" not in task.header.tags:
+            suite_tasks.remove(task)
+            left.append(task)
+            holders.subtract(set(task.header.ops))
+    return [_tagged(task, "") for task in suite_tasks], [_tagged(task, "train") for task in left]
+
+
+def value(task: Task) -> float:
+    """Return the value of a task. More subgraphs, all three dtypes and at least three operators make it larger."""
+    complete = {s.dtype for s in task.subgraphs} >= set(DTYPES)
+    return min(len(task.subgraphs), 14) + 4.0 * complete + 3.0 * min(len(task.header.ops), 5)
+
+
+def _tagged(task: Task, tag: str) -> Task:
+    if "lite" in task.header.tags:
+        return task
+    tags = (tag,) if tag else ()
+    return dataclasses.replace(task, header=dataclasses.replace(task.header, tags=tags))

@@ -17,9 +17,7 @@ from pytest_passbench.suite.build import build_graph
 
 @dataclass(frozen=True)
 class Verified:
-    """The result for one architecture: the number of committed subgraphs that were made again, and the names of
-    the others.
-    """
+    """The result for one architecture: how many committed subgraphs were made again, and the names of the others."""
 
     case: str
     same: int

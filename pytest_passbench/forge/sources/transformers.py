@@ -107,8 +107,9 @@ def case(name: str, modality: str, overrides: dict[str, Any], variants: tuple[Va
 
 
 def build(model_type: str, overrides: dict[str, Any], attention: str = "eager") -> torch.nn.Module:
-    """Return the base model of ``model_type``, cut to two layers and a small vocabulary, which a lookup does not
-    notice. ``attention`` is the library's name of the way it computes attention.
+    """Return the base model of ``model_type``, cut to two layers and a small vocabulary.
+
+    ``attention`` is the library's name of the way it computes attention.
     """
     from transformers import AutoConfig
 

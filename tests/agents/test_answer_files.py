@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_passbench.agents.answer_text import answer_files, answer_text
+from pytest_passbench.agents.answer_files import answer_files, answer_text
 from pytest_passbench.core.errors import UserError
 
 
