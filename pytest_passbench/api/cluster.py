@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
-from pytest_passbench.api.backend import EvaluatorCall, JudgeWorker, Report, SubgraphReport, subgraphs
+from pytest_passbench.api.backend import EvaluatorCall, JudgeWorker, Report
 from pytest_passbench.candidate import files
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.device import is_cuda
@@ -72,8 +72,8 @@ class Remote:
             if seed != self._call:
                 self._engine.begin(seed, expected)
                 self._call, self._candidates = seed, self._unpacked(packed)
-            reports = [self._at_home(report) for report in self._engine.judge([task], self._candidates)]
-            return [*reports, self._engine.machine(f"{_host()}/{self._arguments[2]}")]
+            records = [self._at_home(record) for record in self._engine.judge(task, self._candidates)]
+            return [*records, self._engine.machine(f"{_host()}/{self._arguments[2]}")]
         except UserError as error:
             return error
 
@@ -93,14 +93,12 @@ class Remote:
             self._homes[str(folder)] = item.home
         return candidates
 
-    def _at_home(self, report: Report) -> Report:
-        """Return a report in which paths of the candidate are those of the caller's machine."""
-        if not isinstance(report, SubgraphReport):
-            return report
-        text = json.dumps(report.record.to_json())
+    def _at_home(self, record: Record) -> Record:
+        """Return a record in which paths of the candidate are those of the caller's machine."""
+        text = json.dumps(record.to_json())
         for here, home in self._homes.items():
             text = text.replace(json.dumps(here)[1:-1], json.dumps(home)[1:-1])
-        return SubgraphReport(Record.from_data(json.loads(text)))
+        return Record.from_data(json.loads(text))
 
 
 def _host() -> str:
@@ -201,7 +199,7 @@ class Cluster:
             if judge.ready is None and judge.job is None and work.waiting:
                 judge.task = work.waiting.popleft()
                 call = work.call
-                share = -(-subgraphs(call) // len(self._judges))  # of a time budget
+                share = -(-call.subgraphs // len(self._judges))  # of a time budget
                 judge.job = judge.actor.judge.remote(call.seed, share, work.packed, judge.task)
 
     def _finished(self, future: Any, work: _CallProgress) -> list[Report]:

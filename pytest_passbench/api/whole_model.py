@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from pytest_passbench.api.backend import EvaluatorCall, take
+from pytest_passbench.api.backend import take
 from pytest_passbench.api.local import Local
 from pytest_passbench.candidate.layout import MANIFEST
 from pytest_passbench.core import misses
@@ -105,9 +105,8 @@ def _calls(task: Task, subgraph: Subgraph, report: MatchReport) -> tuple[Operato
 
 
 def _judge(task: Task, settings: Settings) -> Run:
-    candidates = open_candidates(settings.candidates)
-    call = EvaluatorCall(run_seed(settings.seed), [task], candidates)
-    ledger = Ledger(settings, candidates, call.seed, tasks=[task.id])
+    ledger = Ledger(settings, open_candidates(settings.candidates), run_seed(settings.seed))
+    ledger.select([task])
     with closing(Local(settings, thorough=True)) as backend:
-        take(backend, call, ledger)
+        take(backend, ledger, [task])
     return ledger.run()

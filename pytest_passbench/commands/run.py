@@ -59,10 +59,7 @@ def run(args: argparse.Namespace) -> int:
     candidates, reference = open_candidates(settings.candidates), open_reference(settings)
     ledger = Ledger(settings, candidates, run_seed(settings.seed), reference)
     tasks = list(load(settings))
-    ledger.tasks = [task.id for task in tasks]
-    for candidate in ledger.candidates:
-        for task in tasks:
-            ledger.expect(task.id, candidate.name, len(task.subgraphs))
+    ledger.select(tasks)
     writable(settings.report_dir)
     backend = make_backend("local" if args.ray is None else "ray", settings, True, args.ray or None)
     folder = fresh_folder(settings.report_dir, ledger.started, [item.name for item in ledger.candidates])
@@ -78,7 +75,7 @@ def _judge(backend: Backend, ledger: Ledger, tasks: Sequence[Task], folder: Path
 
     Such an error is about a task that torch refuses, for example. What was judged before it is kept.
     """
-    from pytest_passbench.api.backend import EvaluatorCall, take
+    from pytest_passbench.api.backend import take
     from pytest_passbench.core.plurals import counted
     from pytest_passbench.core.progress import ProgressLines
     from pytest_passbench.core.seed import commitment
@@ -95,7 +92,7 @@ def _judge(backend: Backend, ledger: Ledger, tasks: Sequence[Task], folder: Path
 
     try:
         progress.stage(f"seed commitment {commitment(ledger.seed)}; {counted(len(tasks), 'task')}")
-        take(backend, EvaluatorCall(ledger.seed, tasks, ledger.candidates), ledger, judged)
+        take(backend, ledger, tasks, judged)
     except KeyboardInterrupt:
         ledger.interrupted = True
     except UserError as error:

@@ -29,6 +29,7 @@ from pytest_passbench.run.process_limits import check_limits
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.core.task import Task
     from pytest_passbench.report.report import Report
     from pytest_passbench.run.stored import StoredRun
 
@@ -115,6 +116,11 @@ class Ledger:
     selected: dict[str, dict[str, int]] = field(default_factory=dict)
     _records: dict[tuple[str, str, str], Record] = field(default_factory=dict)
     _left_out: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def select(self, tasks: Iterable[Task]) -> None:
+        """Note that these tasks are to be judged, whole, for every candidate."""
+        counts = {task.id: len(task.subgraphs) for task in tasks}
+        self.tasks, self.selected = list(counts), {item.name: dict(counts) for item in self.candidates}
 
     def expect(self, task: str, candidate: str, count: int) -> None:
         """Note how many subgraphs of a task are to be judged for a candidate."""
