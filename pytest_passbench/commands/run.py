@@ -132,7 +132,7 @@ def _conclude(ledger: Ledger, folder: Path, settings: Settings) -> int:
     print(terminal.summary(report, terminal.columns()))
     print("\n" + "\n".join(f"results: {printable(str(folder / name))}" for name in WRITTEN))
     print(f"seed: {ledger.seed.hex()}")
-    verdicts = [*gates.check(result, settings.fail_under), *gates.check_against(result)]
+    verdicts = gates.check(result, settings.fail_under)
     for verdict in verdicts:
         print(verdict.line)
     return exit_code(result, [verdict.passed for verdict in verdicts])

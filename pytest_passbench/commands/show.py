@@ -44,7 +44,13 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "--format", choices=("text", "markdown"), default="text", help="markdown is all of results.md (default: text)"
     )
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
-    add_parameters(parser)
+    parser.add_argument("--b", type=failure_value, help="what a failure counts (default: the run's, else 0.1)")
+    parser.add_argument("--p", type=exponent, help="extra power of slowdowns (default: the run's, else 0)")
+    parser.add_argument(
+        "--interpretation",
+        choices=("default", "mismatch_extended"),
+        help="from which t failures are tolerated (default: the run's, else default)",
+    )
     parser.add_argument("--html", type=Path, metavar="PATH", help="write the page for a browser there as well")
     parser.set_defaults(run=run)
 
@@ -83,17 +89,6 @@ def run(args: argparse.Namespace) -> int:
 
         write_text(args.html, html.page(report))
     return 0
-
-
-def add_parameters(parser: argparse.ArgumentParser) -> None:
-    """Add the parameters of the scores."""
-    parser.add_argument("--b", type=failure_value, help="what a failure counts (default: the run's, else 0.1)")
-    parser.add_argument("--p", type=exponent, help="extra power of slowdowns (default: the run's, else 0)")
-    parser.add_argument(
-        "--interpretation",
-        choices=("default", "mismatch_extended"),
-        help="from which t failures are tolerated (default: the run's, else default)",
-    )
 
 
 def scores(data: Any, path: Path, args: argparse.Namespace, t: int) -> dict[str, Any]:
