@@ -14,7 +14,7 @@ from pytest_passbench.core.settings import Settings
 
 if TYPE_CHECKING:
     from pytest_passbench.api.backend import Backend
-    from pytest_passbench.core.record import Record
+    from pytest_passbench.core.record import Key, Record
     from pytest_passbench.core.run import Run
     from pytest_passbench.core.task import Task
     from pytest_passbench.run.ledger import Ledger
@@ -83,11 +83,11 @@ def _judge(backend: Backend, ledger: Ledger, tasks: Sequence[Task], folder: Path
 
     journal, progress = Journal(folder, ledger.header()), ProgressLines("run")
     total = sum(len(task.subgraphs) for task in tasks) * len(ledger.candidates)
-    correct: dict[tuple[str, str, str], bool] = {}
+    correct: dict[Key, bool] = {}
 
     def judged(record: Record) -> None:
         journal.add(record)
-        correct[record.candidate, record.task, record.subgraph] = record.correct
+        correct[record.key] = record.correct
         progress.update(f"{len(correct)} of {total} subgraphs judged, {sum(correct.values())} correct")
 
     try:

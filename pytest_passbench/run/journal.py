@@ -22,7 +22,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import decode, opened
 from pytest_passbench.core.jsontext import parse
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.record import Record
+from pytest_passbench.core.record import Key, Record
 from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.core.run import Run, plain
 from pytest_passbench.core.settings import LATEST
@@ -37,9 +37,6 @@ COMMAND = "command.json"
 SCHEMA = "passbench-journal/1"
 #: The fields of a header that are objects; all others are texts.
 _OBJECTS = ("settings", "candidates")
-
-Key = tuple[str, str, str]
-"""The task, the candidate and the subgraph of a record."""
 
 
 class Journal:
@@ -143,15 +140,10 @@ def _journaled(path: Path, contents: list[dict[str, Any]], cut: int) -> Journale
     return Journaled(first["header"], records, cut)
 
 
-def key_of(record: Record) -> Key:
-    """Return what a record is of: of two with the same key, the later one counts."""
-    return record.task, record.candidate, record.subgraph
-
-
 def last_records(folder: Path) -> dict[Key, Record]:
     """Return the last record of each key in a folder's journals; none if there is no journal that can be read."""
     try:
-        return {key_of(record): record for record in read(folder).records}
+        return {record.key: record for record in read(folder).records}
     except UserError:
         return {}
 
@@ -250,7 +242,7 @@ def read_interrupted(folder: Path) -> Earlier:
     """
     check_open(folder)
     journaled = read(folder)
-    records = {key_of(record): record for record in journaled.records if record.judged}
+    records = {record.key: record for record in journaled.records if record.judged}
     return Earlier(folder, journaled.header, records, journaled.cut)
 
 

@@ -17,7 +17,7 @@ from jsonschema.protocols import Validator
 
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.record import HARNESS_FAIL, RAN, ArmResult, Record, Speed
+from pytest_passbench.core.record import HARNESS_FAIL, RAN, ArmResult, Key, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.score.subgraph import possible
 
@@ -43,12 +43,11 @@ def _faults(run: Run) -> Iterator[str]:
     if not width >= 0:
         yield f"noise.width: {width} is not a width"
     listed = {candidate.get("name") for candidate in run.candidates}
-    keys: set[tuple[str, str, str]] = set()
+    keys: set[Key] = set()
     for index, record in enumerate(run.records):
-        key = (record.task, record.subgraph, record.candidate)
-        if key in keys:
+        if record.key in keys:
             yield f"records[{index}]: {record.task}/{record.subgraph} of {record.candidate} a second time"
-        keys.add(key)
+        keys.add(record.key)
         if listed and record.candidate not in listed:
             yield f"records[{index}].candidate: {abbreviated(record.candidate)} is not among the candidates"
         for fault in _of_record(record):
