@@ -46,9 +46,7 @@ def render(boards: Sequence[Board], folder: Path | None = None) -> str:
 
 
 def _board(board: Board, index: int, folder: Path | None) -> dict[str, Any]:
-    table = texts.rows_table(board, index)
-    for header in ELSEWHERE:
-        table = table.without(header) if header in table.headers else table
+    table = texts.rows_table(board, index).without(*ELSEWHERE)
     return {
         "index": index,
         "heading": texts.heading(board),
