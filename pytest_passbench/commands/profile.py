@@ -120,7 +120,7 @@ def _write_picture(view: CompilerProfile, path: Path) -> None:
     """Write the chart of all subgraphs. Raises UserError if the file cannot be written."""
     from pytest_passbench.report.drawing import as_file
     from pytest_passbench.report.pdf import as_pdf
-    from pytest_passbench.report.profile_chart import scatter
+    from pytest_passbench.report.profile_page import scatter
 
     drawing = scatter(view)
     try:
