@@ -47,13 +47,9 @@ def subgraph_table(run: Run, candidate: str) -> Table:
     return Table(f"{_title(run, candidate)}, by subgraph", headers, rows, about=about)
 
 
-def behind(run: Run, candidate: str) -> list[Record]:
-    """Return the records on which a candidate is certainly slower than the reference; none without a reference."""
-    return [
-        record
-        for record in run.of(candidate)
-        if record.head_to_head is not None and record.head_to_head.verdict == "SLOWER"
-    ]
+def is_behind(record: Record) -> bool:
+    """Return True if the candidate is certainly slower than the reference on a subgraph."""
+    return record.head_to_head is not None and record.head_to_head.verdict == "SLOWER"
 
 
 def ratio_text(record: Record) -> str:

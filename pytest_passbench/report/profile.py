@@ -8,6 +8,7 @@ from math import inf
 from statistics import median
 from typing import Any
 
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.ladder import right_at
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import GeneratedCode, Record, Speed
@@ -105,10 +106,7 @@ class CompilerProfile:
                 yield low, high, members
 
     def _by(self, key: Callable[[ProfiledSubgraph], str]) -> list[tuple[str, list[ProfiledSubgraph]]]:
-        groups: dict[str, list[ProfiledSubgraph]] = {}
-        for item in self.subgraphs:
-            groups.setdefault(key(item), []).append(item)
-        return sorted(groups.items(), key=lambda group: -len(group[1]))
+        return sorted(grouped(self.subgraphs, key).items(), key=lambda group: -len(group[1]))
 
     def to_json(self) -> dict[str, Any]:
         """Return the profile as JSON-ready builtins: the shares of each group, and every subgraph."""
