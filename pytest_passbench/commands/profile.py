@@ -102,13 +102,9 @@ def _judged(args: argparse.Namespace) -> Run:
 
     torch.set_num_threads(1)
     args.model = str(args.file)
-    progress = ProgressLines("profile")
-    try:
-        with without_logs():
-            case, remedy = case_of(args)
-            return profiled(case, args.baseline, progress.stage, TIMEOUT_SECONDS, remedy)
-    finally:
-        progress.clear()
+    with ProgressLines("profile") as progress, without_logs():
+        case, remedy = case_of(args)
+        return profiled(case, args.baseline, progress.stage, TIMEOUT_SECONDS, remedy)
 
 
 def _check_name(path: Path | None, kind: str, endings: Sequence[str]) -> None:
