@@ -181,7 +181,8 @@ class Cluster:
             self._hand_out(work)
             busy = [judge.job if judge.job is not None else judge.ready for judge in self._judges if _awaited(judge)]
             if not busy:
-                what = f"no machine of the cluster has room for a judge, which takes {_needs(self._settings)}"
+                needs = _amounts(_needs(self._settings))
+                what = f"no machine of the cluster has room for a judge, which takes {needs}"
                 if time.monotonic() - since > NODES_TIMEOUT_SECONDS:
                     raise UserError(f"{what} ({self._machines()})", where="ray", remedy="add a machine with as much")
                 if not waits:
@@ -238,6 +239,7 @@ class Cluster:
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
+        needs = _needs(self._settings)
         remote = self._ray.remote(Remote)
         strategy = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         for node in self._ray.nodes():
@@ -245,11 +247,11 @@ class Cluster:
             if not node["Alive"]:
                 continue
             indices = {judge.index for judge in self._judges if judge.node == name}
-            for index in range(_room(node["Resources"], self._settings)):
+            for index in range(min(int(node["Resources"].get(kind, 0) // amount) for kind, amount in needs.items())):
                 if index in indices:
                     continue
-                needs = _resources(self._settings)
-                options = {**needs, "scheduling_strategy": strategy(node_id=name, soft=False), "max_restarts": 0}
+                options = {f"num_{kind.lower()}s": amount for kind, amount in needs.items()}
+                options |= {"scheduling_strategy": strategy(node_id=name, soft=False), "max_restarts": 0}
                 actor = remote.options(**options).remote(self._settings, self._thorough, index)
                 ready = actor.start.remote(harness_hash())
                 self._judges.append(_JudgeActor(actor, name, node["NodeManagerHostname"], index, ready))
@@ -280,21 +282,9 @@ def _pack(call: EvaluatorCall) -> list[Packed]:
     return packed
 
 
-def _resources(settings: Settings) -> dict[str, float]:
-    """Return what an actor takes: a GPU, or the cores of its arms and one for the judge."""
-    return {"num_gpus": 1, "num_cpus": 1} if is_cuda(settings.device) else {"num_cpus": settings.threads + 1}
-
-
-def _room(resources: dict[str, float], settings: Settings) -> int:
-    """Return the number of judges that a machine with these resources has room for."""
-    if is_cuda(settings.device):
-        return int(min(resources.get("GPU", 0), resources.get("CPU", 0)))
-    return int(resources.get("CPU", 0)) // (settings.threads + 1)
-
-
-def _needs(settings: Settings) -> str:
-    needs = _resources(settings)
-    return _amounts({"CPU": needs["num_cpus"], "GPU": needs.get("num_gpus", 0.0)})
+def _needs(settings: Settings) -> dict[str, int]:
+    """Return what an actor takes: a GPU and a core, or the cores of its arms and one for the judge."""
+    return {"GPU": 1, "CPU": 1} if is_cuda(settings.device) else {"CPU": settings.threads + 1}
 
 
 def _amounts(resources: Mapping[str, float]) -> str:
