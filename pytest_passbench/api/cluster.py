@@ -58,7 +58,8 @@ class Remote:
     def start(self, harness: str) -> UserError | None:
         """Start the sandboxes. Return what keeps this machine from judging for one with this ``harness``."""
         if harness_hash() != harness:
-            return UserError("has another version of pytest-passbench", where=_host(), remedy="install the same one")
+            what, remedy = "has another version of pytest-passbench", "install the same one"
+            return UserError(what, where=platform.node(), remedy=remedy)
         try:
             self._engine = JudgeWorker(*self._arguments)
         except UserError as error:
@@ -73,7 +74,7 @@ class Remote:
                 self._engine.begin(seed, expected)
                 self._call, self._candidates = seed, self._unpacked(packed)
             records = [self._at_home(record) for record in self._engine.judge(task, self._candidates)]
-            return [*records, self._engine.machine(f"{_host()}/{self._arguments[2]}")]
+            return [*records, self._engine.machine(f"{platform.node()}/{self._arguments[2]}")]
         except UserError as error:
             return error
 
@@ -99,10 +100,6 @@ class Remote:
         for here, home in self._homes.items():
             text = text.replace(json.dumps(here)[1:-1], json.dumps(home)[1:-1])
         return Record.from_data(json.loads(text))
-
-
-def _host() -> str:
-    return platform.node()
 
 
 @dataclass
@@ -179,7 +176,8 @@ class Cluster:
         while work.waiting or any(judge.job is not None for judge in self._judges):
             self._grow()
             self._hand_out(work)
-            busy = [judge.job if judge.job is not None else judge.ready for judge in self._judges if _awaited(judge)]
+            futures = [judge.ready if judge.job is None else judge.job for judge in self._judges]
+            busy = [future for future in futures if future is not None]
             if not busy:
                 needs = _amounts(_needs(self._settings))
                 what = f"no machine of the cluster has room for a judge, which takes {needs}"
@@ -267,10 +265,6 @@ class Cluster:
         """End all judges, and leave the cluster if this process has joined it for them."""
         self._stop()
         self._connection.close()
-
-
-def _awaited(judge: _JudgeActor) -> bool:
-    return judge.job is not None or judge.ready is not None
 
 
 def _pack(call: EvaluatorCall) -> list[Packed]:
