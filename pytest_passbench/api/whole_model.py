@@ -22,7 +22,7 @@ from pytest_passbench.core.settings import INDUCTOR, Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.forge.eager_times import operator_times
 from pytest_passbench.forge.models import ModelCase
-from pytest_passbench.forge.whole_model import WholeModel, whole_model
+from pytest_passbench.forge.whole_model import whole_model
 from pytest_passbench.judge.survey import MatchReport, survey
 from pytest_passbench.report.whole_model import ModelReport, OperatorCall
 from pytest_passbench.run.ledger import Ledger, check_run, open_candidates, run_seed
@@ -49,11 +49,6 @@ def tried(case: ModelCase, settings: Settings, say: Say, remedy: str | None = No
     model = whole_model(case, remedy)
     for name in model.left_out:
         say(f"{name} cannot be in a task: its results are inputs here")
-    return judged(model, settings, say)
-
-
-def judged(model: WholeModel, settings: Settings, say: Say) -> list[ModelReport]:
-    """Judge a model that is captured already, as :func:`tried` does."""
     task = model.task
     say(f"matching passes with {counted(len(task.header.ops), 'operator')}")
     places = matched(task, settings)

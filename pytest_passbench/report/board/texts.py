@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -190,12 +190,8 @@ def _plain(value: Any) -> Any:
 
 def rows_table(board: Board, index: int) -> Table:
     """Return the table of a board's rows, the ``index``-th board from 1."""
-    headers = (
-        "", "AS", POSSIBLE, "alike", "above / this", "real", "G-Mean", "AS (fp64)", "correct %", "correct (fp64) %",
-        "fast_1 %", "subgraphs", "run", "runs", "content",
-    )  # fmt: skip
-    rows = tuple(_row(row) for row in board.rows)
-    table = Table(f"Board {index}", headers, rows, brief=("G-Mean", "above / this"), about=ABOUT)
+    rows = tuple(tuple(text_of(row) for text_of in _CELLS.values()) for row in board.rows)
+    table = Table(f"Board {index}", tuple(_CELLS), rows, brief=("G-Mean", "above / this"), about=ABOUT)
     return table if any(len(row.each) > 1 for row in board.rows) else table.without("runs")
 
 
@@ -273,25 +269,24 @@ def interval(ratio: Interval | None) -> str:
     return NOT_MEASURED if ratio is None else str(ratio)
 
 
-def _row(row: RankedRow) -> tuple[str, ...]:
-    exact = row.kind == "eager"
-    return (
-        name(row),
-        "1.000" if exact else interval(row.as_),
-        percent(row.possible[ALL].share),
-        row.letters or NONE,
-        NONE if row.gap is None else interval(row.gap.contrast.ratio),
-        NONE if row.gap is None else row.gap.real,
-        "1.000" if exact else NONE if row.gmean is None else str(row.gmean),
-        score(row.as_fp64, NONE),
-        percent(row.correct),
-        percent(row.correct_fp64),
-        percent(row.fast1),
-        row.judged,
-        when(row) or NONE,
-        f"{len(row.each)}: {spread(row)}" if len(row.each) > 1 else NONE,
-        row.content or NONE,
-    )
+_CELLS: dict[str, Callable[[RankedRow], str]] = {
+    "": name,
+    "AS": lambda row: "1.000" if row.kind == "eager" else interval(row.as_),
+    POSSIBLE: lambda row: percent(row.possible[ALL].share),
+    "alike": lambda row: row.letters or NONE,
+    "above / this": lambda row: NONE if row.gap is None else interval(row.gap.contrast.ratio),
+    "real": lambda row: NONE if row.gap is None else row.gap.real,
+    "G-Mean": lambda row: "1.000" if row.kind == "eager" else str(row.gmean or NONE),
+    "AS (fp64)": lambda row: score(row.as_fp64, NONE),
+    "correct %": lambda row: percent(row.correct),
+    "correct (fp64) %": lambda row: percent(row.correct_fp64),
+    "fast_1 %": lambda row: percent(row.fast1),
+    "subgraphs": lambda row: row.judged,
+    "run": lambda row: when(row) or NONE,
+    "runs": lambda row: f"{len(row.each)}: {spread(row)}" if len(row.each) > 1 else NONE,
+    "content": lambda row: row.content or NONE,
+}
+"""The text of each column of a board, by its header."""
 
 
 def spread(row: RankedRow) -> str:
