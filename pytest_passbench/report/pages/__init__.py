@@ -21,7 +21,7 @@ def environment(folder: Path) -> Environment:
     A text is escaped, and all its characters are spelt out that could hide or reorder others. A value that is missing
     is an error.
     """
-    made = Environment(
+    templates = Environment(
         loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
@@ -29,8 +29,8 @@ def environment(folder: Path) -> Environment:
         lstrip_blocks=True,
         finalize=_inert,
     )
-    made.filters["plain"] = lambda text: line(str(text), 500)
-    return made
+    templates.filters["plain"] = lambda text: line(str(text), 500)
+    return templates
 
 
 def _inert(value: Any) -> Any:
@@ -40,8 +40,8 @@ def _inert(value: Any) -> Any:
 def render(template: str, title: str, script: str = "", **values: Any) -> str:
     """Return the page of a template in this folder, with its only script inside."""
     policy = source_hash(script) if script else "'none'"
-    made = environment(FOLDER).get_template(template)
-    return made.render(title=title, script=Markup(script), script_hash=policy, **values)
+    page = environment(FOLDER).get_template(template)
+    return page.render(title=title, script=Markup(script), script_hash=policy, **values)
 
 
 def with_sorting(path: Path) -> str:
