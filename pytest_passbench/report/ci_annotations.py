@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 from pathlib import PurePath
 
 from pytest_passbench.core.grouping import grouped
@@ -16,6 +15,7 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import changes, head_to_head
 from pytest_passbench.report.tables import ending, why
+from pytest_passbench.score.interval import Interval
 from pytest_passbench.score.subgraph import ACCURACY
 
 SLOWER = "slower"
@@ -80,11 +80,13 @@ def behind(run: Run) -> list[Annotation]:
     ranked = []
     for name, path in _candidates(run):
         for records in grouped(run.of(name), lambda record: record.task).values():
-            slower = [record for record in records if head_to_head.is_behind(record)]
+            ratios = [(ratio, record) for record in records if (ratio := record.head_to_head) is not None]
+            slower = [(ratio, record) for ratio, record in ratios if ratio.verdict == "SLOWER"]
             if slower:
-                worst = min(slower, key=_ratio)
+                ratio, worst = min(slower, key=lambda item: item[0].ratio)
                 count = f"{len(slower)} of {len(records)} subgraphs slower than {head_to_head.reference(run)}"
-                annotation = _annotation(path, worst, len(slower), f"{count}: {head_to_head.ratio_text(worst)}")
+                text = f"{count}: {worst.subgraph}: {Interval.of(ratio)} times as fast"
+                annotation = _annotation(path, worst, len(slower), text)
                 ranked.append((-annotation.count / len(records), annotation))
     return [annotation for _, annotation in sorted(ranked, key=lambda item: item[0])]
 
@@ -93,10 +95,6 @@ def _candidates(run: Run) -> Iterator[tuple[str, str]]:
     """Yield the name and the path of each candidate."""
     for candidate in run.candidates:
         yield str(candidate.get("name", "")), str(candidate.get("path", ""))
-
-
-def _ratio(record: Record) -> float:
-    return record.head_to_head.ratio if record.head_to_head is not None else inf
 
 
 def _status(record: Record) -> str:

@@ -8,7 +8,7 @@ from math import inf, log
 from pytest_passbench.core.record import RAN, Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.report.tables import NONE, NOT_MEASURED, Table, ending, offset, tally, timed
-from pytest_passbench.score.interval import Interval, combined
+from pytest_passbench.score.interval import combined
 from pytest_passbench.score.subgraph import ACCURACY
 
 ALL = "all tasks"
@@ -45,18 +45,6 @@ def subgraph_table(run: Run, candidate: str) -> Table:
     )
     about = "Times in microseconds per call. Ratio: reference us / candidate us, with its 95 % interval."
     return Table(f"{_title(run, candidate)}, by subgraph", headers, rows, about=about)
-
-
-def is_behind(record: Record) -> bool:
-    """Return True if the candidate is certainly slower than the reference on a subgraph."""
-    return record.head_to_head is not None and record.head_to_head.verdict == "SLOWER"
-
-
-def ratio_text(record: Record) -> str:
-    """Return in words a ratio to the reference. Raises ValueError for a record without one."""
-    if record.head_to_head is None:
-        raise ValueError(f"{record.subgraph} has no ratio to the reference")
-    return f"{record.subgraph}: {Interval.of(record.head_to_head)} times as fast"
 
 
 def reference(run: Run) -> str:
