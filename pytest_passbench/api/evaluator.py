@@ -59,16 +59,20 @@ def evaluate(
     ledger.select(loaded)
     with closing(judge(run_settings, ledger.seed)) as judging:
         ledger.environment = judging.environment()
-        judging.expected = sum(len(task.subgraphs) for task in loaded) * len(candidates)
         try:
-            for record in judge_all(judging, loaded, candidates, run_settings):
-                ledger.add(record)
-                if on_record is not None:
-                    on_record(record)
+            _judge_into(ledger, judging, loaded, on_record)
         except KeyboardInterrupt:
             ledger.interrupted = True
         ledger.noise = judging.noise()
     return Outcome.from_run(ledger.run())
+
+
+def _judge_into(ledger: Ledger, judge: Judge, tasks: Sequence[Task], on_record: OnRecord | None) -> None:
+    judge.expected = sum(len(task.subgraphs) for task in tasks) * len(ledger.candidates)
+    for record in judge_all(judge, tasks, ledger.candidates, ledger.settings):
+        ledger.add(record)
+        if on_record is not None:
+            on_record(record)
 
 
 class Evaluator:

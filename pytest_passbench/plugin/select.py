@@ -97,8 +97,8 @@ def select(settings: Settings, rootpath: Path, args: Sequence[str], invocation: 
     selected = _matching(tasks, args) if args else _of_suite(tasks, settings)
     ids = frozenset(task.ref.id for task in tasks if not isinstance(task.ref, UserError))
     judged = [task for task in tasks if settings.suite not in ("lite", "full") or _tagged(task, "full")]
-    chosen = {task.node for task in selected}
-    others = tuple(task for task in tasks if task.node not in chosen)
+    nodes = {task.node for task in selected}
+    others = tuple(task for task in tasks if task.node not in nodes)
     return Selection(tuple(selected), ids, len(judged), others=others)
 
 

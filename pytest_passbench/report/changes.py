@@ -86,8 +86,8 @@ def doubtful(record: Record, limit: float, strict: bool = False) -> bool:
 
 def regressed(record: Record, limit: float, strict: bool = False) -> bool:
     """Return True if a speed-up is :func:`doubtful`, and the confirming measurement agrees."""
-    again = confirming_change(record)
-    return doubtful(record, limit, strict) and again is not None and fall(again, limit) in _bad(strict)
+    confirming = confirming_change(record)
+    return doubtful(record, limit, strict) and confirming is not None and fall(confirming, limit) in _bad(strict)
 
 
 def regressions(run: Run, candidate: str) -> list[Record]:
@@ -121,10 +121,10 @@ def slowdown(record: Record) -> str:
 
 def open_still(record: Record, limit: float) -> bool:
     """Return True if neither measurement could tell whether a speed-up fell by more than ``limit``."""
-    change, again = change_of(record), confirming_change(record)
+    change, confirming = change_of(record), confirming_change(record)
     if change is None or fall(change, limit) != "open":
         return False
-    return again is None or fall(again, limit) == "open"
+    return confirming is None or fall(confirming, limit) == "open"
 
 
 def _bad(strict: bool) -> tuple[Fall, ...]:
