@@ -17,6 +17,7 @@ from typing import Any
 
 from pytest_passbench.candidate.layout import MANIFEST, Candidate
 from pytest_passbench.candidate.syntax import read_fault
+from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option
@@ -159,15 +160,15 @@ class Entry:
     candidate: Candidate | None
     mistake: str = ""
 
-    def records(self, task: Task, tolerance: int, criterion: str) -> Iterator[Record]:
+    def records(self, task: Task, tolerance: int, criterion: Criterion) -> Iterator[Record]:
         """Yield the record of each of a task's subgraphs for an answer that is no candidate: it does not compile."""
         for subgraph in task.subgraphs:
-            record = Record(task.id, subgraph.id, self.name, subgraph.source, subgraph.dtype, tolerance=tolerance)
-            record.criterion = criterion  # type: ignore[assignment]
-            record.arm = ArmResult("compile_fail", "load", self.mistake)
-            record.operators, record.headroom = list(task.header.ops), task.header.headroom
-            record.task_hash, record.edition = task_hash(task), edition_of(task.path)
-            yield record
+            yield Record(
+                task.id, subgraph.id, self.name, subgraph.source, subgraph.dtype, tolerance=tolerance,
+                criterion=criterion, arm=ArmResult("compile_fail", "load", self.mistake),
+                operators=list(task.header.ops), headroom=task.header.headroom, task_hash=task_hash(task),
+                edition=edition_of(task.path),
+            )  # fmt: skip
 
 
 @contextmanager

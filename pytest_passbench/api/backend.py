@@ -12,7 +12,7 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.judge.measure.noise import merged
-from pytest_passbench.run.judging import Judge, LastingJudge, make_judge, records
+from pytest_passbench.run.judging import Judge, LastingJudge, judge_all, make_judge
 from pytest_passbench.run.ledger import Ledger
 from pytest_passbench.run.merge import common
 
@@ -25,21 +25,10 @@ class EvaluatorCall:
     tasks: Sequence[Task]
     candidates: Sequence[Candidate]
 
-
-@dataclass(frozen=True)
-class SelectionReport:
-    """Report: so many subgraphs of a task will be judged for a candidate, without those that records leave out."""
-
-    task: str
-    candidate: str
-    count: int
-
-
-@dataclass(frozen=True)
-class SubgraphReport:
-    """Report: a subgraph is judged. A later record of the same subgraph replaces this one."""
-
-    record: Record
+    @property
+    def subgraphs(self) -> int:
+        """The number of subgraphs to be judged, at most: a record may leave some out."""
+        return sum(len(task.subgraphs) for task in self.tasks) * len(self.candidates)
 
 
 @dataclass(frozen=True)
@@ -51,7 +40,8 @@ class MachineReport:
     noise: dict[str, Any] = field(default_factory=dict)
 
 
-Report = SelectionReport | SubgraphReport | MachineReport
+Report = Record | MachineReport
+"""A report on a call. A record is that of a judged subgraph, and a later one of the same subgraph replaces it."""
 
 
 class Backend(Protocol):
@@ -85,14 +75,9 @@ class JudgeWorker:
         self._judge.begin(seed)
         self._judge.expected = expected
 
-    def judge(self, tasks: Sequence[Task], candidates: Sequence[Candidate]) -> Iterator[Report]:
-        """Yield the reports on these tasks, but for a MachineReport."""
-        t, criterion = self._settings.tolerance, self._settings.criterion
-        for task in tasks:
-            for candidate in candidates:
-                yield SelectionReport(task.id, candidate.name, len(task.subgraphs))
-                for record in records(self._judge, task, candidate, t, criterion=criterion):
-                    yield SubgraphReport(record)
+    def judge(self, task: Task, candidates: Sequence[Candidate]) -> Iterator[Record]:
+        """Yield the records of a task, for all candidates."""
+        yield from judge_all(self._judge, [task], candidates, self._settings)
 
     def machine(self, worker: str = "") -> MachineReport:
         """Return the report on this machine."""
@@ -104,26 +89,20 @@ class JudgeWorker:
 
 
 def take(
-    backend: Backend, call: EvaluatorCall, ledger: Ledger, on_record: Callable[[Record], None] | None = None
+    backend: Backend, ledger: Ledger, tasks: Sequence[Task], on_record: Callable[[Record], None] | None = None
 ) -> None:
-    """Have a call judged, and take its reports into the ledger. An exception of ``on_record`` ends the call."""
+    """Have the ledger's candidates judged, and take the reports into it. An exception of ``on_record`` ends that."""
     machines: dict[str, MachineReport] = {}
+    call = EvaluatorCall(ledger.seed, tasks, ledger.candidates)
     try:
         with closing(backend.judge(call)) as reports:
             for report in reports:
-                if isinstance(report, SelectionReport):
-                    ledger.expect(report.task, report.candidate, report.count)
-                elif isinstance(report, SubgraphReport):
-                    ledger.add(report.record)
-                    if on_record is not None:
-                        on_record(report.record)
-                else:
+                if isinstance(report, MachineReport):
                     machines[report.worker] = report
+                    continue
+                ledger.add(report)
+                if on_record is not None:
+                    on_record(report)
     finally:
         ledger.environment = common([machine.environment for machine in machines.values()]) if machines else {}
         ledger.noise = merged([machine.noise for machine in machines.values()])
-
-
-def subgraphs(call: EvaluatorCall) -> int:
-    """Return the number of subgraphs that a call has at most."""
-    return sum(len(task.subgraphs) for task in call.tasks) * len(call.candidates)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
-from pytest_passbench.api.backend import EvaluatorCall, JudgeWorker, Report, SubgraphReport, subgraphs
+from pytest_passbench.api.backend import EvaluatorCall, JudgeWorker, Report
 from pytest_passbench.candidate import files
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.device import is_cuda
@@ -58,7 +58,8 @@ class Remote:
     def start(self, harness: str) -> UserError | None:
         """Start the sandboxes. Return what keeps this machine from judging for one with this ``harness``."""
         if harness_hash() != harness:
-            return UserError("has another version of pytest-passbench", where=_host(), remedy="install the same one")
+            what, remedy = "has another version of pytest-passbench", "install the same one"
+            return UserError(what, where=platform.node(), remedy=remedy)
         try:
             self._engine = JudgeWorker(*self._arguments)
         except UserError as error:
@@ -72,8 +73,8 @@ class Remote:
             if seed != self._call:
                 self._engine.begin(seed, expected)
                 self._call, self._candidates = seed, self._unpacked(packed)
-            reports = [self._at_home(report) for report in self._engine.judge([task], self._candidates)]
-            return [*reports, self._engine.machine(f"{_host()}/{self._arguments[2]}")]
+            records = [self._at_home(record) for record in self._engine.judge(task, self._candidates)]
+            return [*records, self._engine.machine(f"{platform.node()}/{self._arguments[2]}")]
         except UserError as error:
             return error
 
@@ -93,18 +94,12 @@ class Remote:
             self._homes[str(folder)] = item.home
         return candidates
 
-    def _at_home(self, report: Report) -> Report:
-        """Return a report in which paths of the candidate are those of the caller's machine."""
-        if not isinstance(report, SubgraphReport):
-            return report
-        text = json.dumps(report.record.to_json())
+    def _at_home(self, record: Record) -> Record:
+        """Return a record in which paths of the candidate are those of the caller's machine."""
+        text = json.dumps(record.to_json())
         for here, home in self._homes.items():
             text = text.replace(json.dumps(here)[1:-1], json.dumps(home)[1:-1])
-        return SubgraphReport(Record.from_data(json.loads(text)))
-
-
-def _host() -> str:
-    return platform.node()
+        return Record.from_data(json.loads(text))
 
 
 @dataclass
@@ -181,9 +176,11 @@ class Cluster:
         while work.waiting or any(judge.job is not None for judge in self._judges):
             self._grow()
             self._hand_out(work)
-            busy = [judge.job if judge.job is not None else judge.ready for judge in self._judges if _awaited(judge)]
+            futures = [judge.ready if judge.job is None else judge.job for judge in self._judges]
+            busy = [future for future in futures if future is not None]
             if not busy:
-                what = f"no machine of the cluster has room for a judge, which takes {_needs(self._settings)}"
+                needs = _amounts(_needs(self._settings))
+                what = f"no machine of the cluster has room for a judge, which takes {needs}"
                 if time.monotonic() - since > NODES_TIMEOUT_SECONDS:
                     raise UserError(f"{what} ({self._machines()})", where="ray", remedy="add a machine with as much")
                 if not waits:
@@ -201,7 +198,7 @@ class Cluster:
             if judge.ready is None and judge.job is None and work.waiting:
                 judge.task = work.waiting.popleft()
                 call = work.call
-                share = -(-subgraphs(call) // len(self._judges))  # of a time budget
+                share = -(-call.subgraphs // len(self._judges))  # of a time budget
                 judge.job = judge.actor.judge.remote(call.seed, share, work.packed, judge.task)
 
     def _finished(self, future: Any, work: _CallProgress) -> list[Report]:
@@ -240,6 +237,7 @@ class Cluster:
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
+        needs = _needs(self._settings)
         remote = self._ray.remote(Remote)
         strategy = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         for node in self._ray.nodes():
@@ -247,11 +245,11 @@ class Cluster:
             if not node["Alive"]:
                 continue
             indices = {judge.index for judge in self._judges if judge.node == name}
-            for index in range(_room(node["Resources"], self._settings)):
+            for index in range(min(int(node["Resources"].get(kind, 0) // amount) for kind, amount in needs.items())):
                 if index in indices:
                     continue
-                needs = _resources(self._settings)
-                options = {**needs, "scheduling_strategy": strategy(node_id=name, soft=False), "max_restarts": 0}
+                options = {f"num_{kind.lower()}s": amount for kind, amount in needs.items()}
+                options |= {"scheduling_strategy": strategy(node_id=name, soft=False), "max_restarts": 0}
                 actor = remote.options(**options).remote(self._settings, self._thorough, index)
                 ready = actor.start.remote(harness_hash())
                 self._judges.append(_JudgeActor(actor, name, node["NodeManagerHostname"], index, ready))
@@ -269,10 +267,6 @@ class Cluster:
         self._connection.close()
 
 
-def _awaited(judge: _JudgeActor) -> bool:
-    return judge.job is not None or judge.ready is not None
-
-
 def _pack(call: EvaluatorCall) -> list[Packed]:
     packed = []
     for candidate in call.candidates:
@@ -282,21 +276,9 @@ def _pack(call: EvaluatorCall) -> list[Packed]:
     return packed
 
 
-def _resources(settings: Settings) -> dict[str, float]:
-    """Return what an actor takes: a GPU, or the cores of its arms and one for the judge."""
-    return {"num_gpus": 1, "num_cpus": 1} if is_cuda(settings.device) else {"num_cpus": settings.threads + 1}
-
-
-def _room(resources: dict[str, float], settings: Settings) -> int:
-    """Return the number of judges that a machine with these resources has room for."""
-    if is_cuda(settings.device):
-        return int(min(resources.get("GPU", 0), resources.get("CPU", 0)))
-    return int(resources.get("CPU", 0)) // (settings.threads + 1)
-
-
-def _needs(settings: Settings) -> str:
-    needs = _resources(settings)
-    return _amounts({"CPU": needs["num_cpus"], "GPU": needs.get("num_gpus", 0.0)})
+def _needs(settings: Settings) -> dict[str, int]:
+    """Return what an actor takes: a GPU and a core, or the cores of its arms and one for the judge."""
+    return {"GPU": 1, "CPU": 1} if is_cuda(settings.device) else {"CPU": settings.threads + 1}
 
 
 def _amounts(resources: Mapping[str, float]) -> str:

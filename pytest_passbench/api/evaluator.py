@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from pytest_passbench.api.arguments import Answer, Entry, Paths, TaskShelf, entries, load, of_tasks, paths, task_paths
 from pytest_passbench.api.arguments import settings as settings_of
-from pytest_passbench.api.backend import Backend, EvaluatorCall, take
+from pytest_passbench.api.backend import Backend, take
 from pytest_passbench.api.local import Local
 from pytest_passbench.api.outcome import Outcome
 from pytest_passbench.core.errors import UserError
@@ -56,15 +56,23 @@ def evaluate(
     candidates, reference = open_candidates(run_settings.candidates), open_reference(run_settings)
     ledger = Ledger(run_settings, candidates, run_seed(run_settings.seed), reference)
     loaded = list(load(run_settings))
-    ledger.tasks = [task.id for task in loaded]
+    ledger.select(loaded)
     with closing(judge(run_settings, ledger.seed)) as judging:
         ledger.environment = judging.environment()
         try:
-            judge_all(judging, ledger, loaded, on_record)
+            _judge_into(ledger, judging, loaded, on_record)
         except KeyboardInterrupt:
             ledger.interrupted = True
         ledger.noise = judging.noise()
     return Outcome.from_run(ledger.run())
+
+
+def _judge_into(ledger: Ledger, judge: Judge, tasks: Sequence[Task], on_record: OnRecord | None) -> None:
+    judge.expected = sum(len(task.subgraphs) for task in tasks) * len(ledger.candidates)
+    for record in judge_all(judge, tasks, ledger.candidates, ledger.settings):
+        ledger.add(record)
+        if on_record is not None:
+            on_record(record)
 
 
 class Evaluator:
@@ -147,11 +155,11 @@ class Evaluator:
 
     def _judged(self, opened: Sequence[Entry], tasks: Sequence[Task], on_record: OnRecord | None) -> list[Outcome]:
         candidates = [entry.candidate for entry in opened if entry.candidate is not None]
-        call = EvaluatorCall(run_seed(None), tasks, candidates)
         run_settings = replace(of_tasks(self.settings, tasks), candidates=tuple(item.path for item in candidates))
-        ledger = Ledger(run_settings, candidates, call.seed, tasks=[task.id for task in tasks])
+        ledger = Ledger(run_settings, candidates, run_seed(None))
+        ledger.select(tasks)
         if candidates:
-            take(self._backend, call, ledger, on_record)
+            take(self._backend, ledger, tasks, on_record)
         run = Outcome.from_run(ledger.run())
         mistaken = {entry.name: self._mistaken(entry, run, tasks) for entry in opened if entry.candidate is None}
         for record in (record for outcome in mistaken.values() for record in outcome.records):

@@ -6,8 +6,9 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.plurals import counted
 
 if TYPE_CHECKING:
@@ -41,11 +42,11 @@ def finding_line(finding: Finding) -> str:
 def _effects(task: Task, survey: Survey) -> Iterator[str]:
     """Yield per group of equal subgraphs the graph, the matches with their plans, and the misses."""
     graphs = {subgraph.id: subgraph.graph for subgraph in task.subgraphs}
-    groups: dict[str, list[MatchReport]] = {}
-    for match in survey.matched:
-        key = json.dumps([graphs[match.subgraph], [asdict(report) for report in match.passes], match.places])
-        groups.setdefault(key, []).append(match)
-    for equal in groups.values():
+
+    def key(match: MatchReport) -> str:
+        return json.dumps([graphs[match.subgraph], [asdict(report) for report in match.passes], match.places])
+
+    for equal in grouped(survey.matched, key).values():
         first = equal[0]
         yield ""
         yield f"{graphs[first.subgraph]}: {_names([match.subgraph for match in equal])}"
@@ -73,17 +74,14 @@ def _graph(source: str, match: MatchReport) -> Iterator[str]:
 def _plans(survey: Survey, match: MatchReport) -> Iterator[str]:
     from pytest_passbench.plans.words import steps
 
-    plans: dict[str, list[Any]] = {}
-    for planned in survey.plans:
-        if planned.subgraph == match.subgraph:
-            plans.setdefault(planned.name, []).append(planned.plan)
+    plans = grouped((item for item in survey.plans if item.subgraph == match.subgraph), lambda item: item.name)
     regions = {report.name for report in match.passes if report.kind == "region"}
     for number, (name, nodes) in enumerate(match.places, 1):
         yield f"  {number}: {name}{' (a region)' if name in regions else ''} replaces {', '.join(nodes)}"
     for name, of_pass in plans.items():
-        for plan in of_pass:
+        for planned in of_pass:
             yield f"     {name} runs, for {match.subgraph}:"
-            yield from (f"       {step}" for step in steps(plan))
+            yield from (f"       {step}" for step in steps(planned.plan))
 
 
 def _misses(match: MatchReport) -> Iterator[str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_passbench.core import misses
 from pytest_passbench.core.escape import LINES, line, printable
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import DISQUALIFIED, RAN, Finding, PassReport, Record, Speed
@@ -82,10 +83,7 @@ def _head(judged: Sequence[Record], right: Sequence[Record], expected: int) -> s
 
 
 def _failures(failed: Sequence[Record]) -> Iterator[str]:
-    groups: dict[str, list[Record]] = {}
-    for record in failed:
-        groups.setdefault(_key(record), []).append(record)
-    ranked = sorted(groups.values(), key=_rank)
+    ranked = sorted(grouped(failed, _key).values(), key=_rank)
     for group in ranked[:MAX_CAUSES]:
         yield _failure(group)
     rest = sum(map(len, ranked[MAX_CAUSES:]))

@@ -13,10 +13,11 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
-from pytest_passbench.api.backend import EvaluatorCall, Report, SubgraphReport
+from pytest_passbench.api.backend import EvaluatorCall, Report
 from pytest_passbench.api.serving import DONE
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.paths import IMPORTED_FROM
+from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 
 _START = "import sys; sys.path.insert(0, {!r}); from pytest_passbench.api.serving import main; main()"
@@ -56,8 +57,8 @@ class Local:
                 with contextlib.closing(self._reports(left)) as reports:
                     for report in reports:
                         yield report
-                        if isinstance(report, SubgraphReport):
-                            left = _from(call, report.record.task)
+                        if isinstance(report, Record):
+                            left = _from(call, report.task)
                 return
             except (EOFError, OSError) as error:
                 ending = _ending(self._stop(LOST_SECONDS))

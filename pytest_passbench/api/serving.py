@@ -13,7 +13,7 @@ import sys
 import threading
 from multiprocessing.connection import Connection
 
-from pytest_passbench.api.backend import EvaluatorCall, JudgeWorker, subgraphs
+from pytest_passbench.api.backend import EvaluatorCall, JudgeWorker
 from pytest_passbench.core.errors import UserError
 
 DONE = None
@@ -46,9 +46,9 @@ def _serve_calls(channel: Connection) -> None:
 
 def _serve(channel: Connection, engine: JudgeWorker, call: EvaluatorCall) -> None:
     try:
-        engine.begin(call.seed, subgraphs(call))
+        engine.begin(call.seed, call.subgraphs)
         for task in call.tasks:
-            for report in engine.judge([task], call.candidates):
+            for report in engine.judge(task, call.candidates):
                 channel.send(report)
             channel.send(engine.machine())
     except UserError as error:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from pytest_passbench.api.backend import EvaluatorCall, take
+from pytest_passbench.api.backend import take
 from pytest_passbench.api.local import Local
 from pytest_passbench.candidate.layout import MANIFEST
 from pytest_passbench.core import misses
@@ -21,7 +21,7 @@ from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import INDUCTOR, Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.forge.models import ModelCase
-from pytest_passbench.forge.whole_model import WholeModel, operator_times, whole_model
+from pytest_passbench.forge.whole_model import operator_times, whole_model
 from pytest_passbench.judge.survey import MatchReport, survey
 from pytest_passbench.report.whole_model import ModelReport, OperatorCall
 from pytest_passbench.run.ledger import Ledger, check_run, open_candidates, run_seed
@@ -48,11 +48,6 @@ def tried(case: ModelCase, settings: Settings, say: Say, remedy: str | None = No
     model = whole_model(case, remedy)
     for name in model.left_out:
         say(f"{name} cannot be in a task: its results are inputs here")
-    return judged(model, settings, say)
-
-
-def judged(model: WholeModel, settings: Settings, say: Say) -> list[ModelReport]:
-    """Judge a model that is captured already, as :func:`tried` does."""
     task = model.task
     say(f"matching passes with {counted(len(task.header.ops), 'operator')}")
     places = matched(task, settings)
@@ -104,9 +99,8 @@ def _calls(task: Task, subgraph: Subgraph, report: MatchReport) -> tuple[Operato
 
 
 def _judge(task: Task, settings: Settings) -> Run:
-    candidates = open_candidates(settings.candidates)
-    call = EvaluatorCall(run_seed(settings.seed), [task], candidates)
-    ledger = Ledger(settings, candidates, call.seed, tasks=[task.id])
+    ledger = Ledger(settings, open_candidates(settings.candidates), run_seed(settings.seed))
+    ledger.select([task])
     with closing(Local(settings, thorough=True)) as backend:
-        take(backend, call, ledger)
+        take(backend, ledger, [task])
     return ledger.run()

@@ -96,38 +96,31 @@ def _unreadable(error: OSError) -> None:
     raise UserError(f"cannot be read: {error.strerror}", where=error.filename, remedy="make it readable")
 
 
-class Digest:
-    """The SHA-256 (hexadecimal, as :meth:`__str__`) of files: of their relative names and contents, in order."""
-
-    def __init__(self) -> None:
-        self._sha = hashlib.sha256()
-
-    def add(self, name: Path, data: bytes) -> None:
-        """Add a file."""
-        for part in (os.fsencode(name), data):
-            self._sha.update(len(part).to_bytes(8, "little") + part)
-
-    def __str__(self) -> str:
-        return self._sha.hexdigest()
-
-
 def content_hash(root: Path) -> str:
-    """Return the digest of all files of a folder, except caches. Raises UserError if one cannot be read."""
-    digest = Digest()
+    """Return the SHA-256 (hexadecimal) of the relative names and contents of all files, except caches, in order.
+
+    Raises UserError if a file cannot be read.
+    """
+    digest = hashlib.sha256()
     for name, data in _contents(root):
-        digest.add(name, data)
-    return str(digest)
+        digest.update(_framed(name, data))
+    return digest.hexdigest()
+
+
+def _framed(name: Path, data: bytes) -> bytes:
+    """Return a file's name and contents, each behind its length."""
+    return b"".join(len(part).to_bytes(8, "little") + part for part in (os.fsencode(name), data))
 
 
 def pack(root: Path, file: IO[bytes]) -> str:
-    """Write all files of a folder, except caches, to ``file``, as tar. Return the digest of what was written.
+    """Write all files of a folder, except caches, to ``file``, as tar. Return their :func:`content_hash`.
 
     A link to a folder stays a link. Raises UserError if a file cannot be read.
     """
-    digest, inside = Digest(), root.resolve()
+    digest, inside = hashlib.sha256(), root.resolve()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, data in _contents(root):
-            digest.add(name, data)
+            digest.update(_framed(name, data))
             entry = tarfile.TarInfo(str(name))
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
@@ -138,7 +131,7 @@ def pack(root: Path, file: IO[bytes]) -> str:
                 entry.type = tarfile.SYMTYPE
                 entry.linkname = os.path.relpath(folder.resolve(), inside / folder.relative_to(root).parent)
             archive.addfile(entry)
-    return str(digest)
+    return digest.hexdigest()
 
 
 def _contents(root: Path) -> Iterator[tuple[Path, bytes]]:

@@ -156,11 +156,10 @@ def _per_task(path: Path, common: PassDir | None) -> Iterator[PassDir]:
     for folder in folders(path):
         if common is not None and folder == common.path:
             continue
+        task = folder.parent.name if folder.name == PASS_DIR else folder.name
         if (folder / MANIFEST).is_file():
-            task = folder.parent.name if folder.name == PASS_DIR else folder.name
             yield _task_directory(folder, task, path)
         elif folder.name == PASS_DIR or (common is None and _lacks_manifest(folder)):
-            task = folder.parent.name if folder.name == PASS_DIR else folder.name
             yield PassDir(folder, (), task, str(_no_manifest(folder)))
 
 

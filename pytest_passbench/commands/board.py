@@ -67,7 +67,10 @@ def run(args: argparse.Namespace) -> int:
     for path in files:
         print(printable(str(path)), file=sys.stderr if TERMINAL in outputs else sys.stdout)
     if TERMINAL in outputs:
-        _print(boards)
+        from pytest_passbench.report import terminal
+        from pytest_passbench.report.board import texts
+
+        print(texts.text(boards, terminal.columns()))
     return 0
 
 
@@ -106,10 +109,3 @@ def _write(boards: Sequence[Board], path: Path) -> None:
         ".tex": texts.as_latex,
     }
     write_text(path, make[path.suffix](boards))
-
-
-def _print(boards: Sequence[Board]) -> None:
-    from pytest_passbench.report import terminal
-    from pytest_passbench.report.board import texts
-
-    print(texts.text(boards, terminal.columns()))

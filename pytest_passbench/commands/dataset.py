@@ -195,11 +195,10 @@ def to_tasks(args: argparse.Namespace) -> int:
 
 def _with_progress(rows: Sequence[GraphRow]) -> Iterator[GraphRow]:
     """Yield the rows, and say how far the work has come: each is run for the rules."""
-    progress = ProgressLines("dataset to-tasks")
-    for number, row in enumerate(rows, 1):
-        progress.update(f"row {number} of {len(rows)}")
-        yield row
-    progress.clear()
+    with ProgressLines("dataset to-tasks") as progress:
+        for number, row in enumerate(rows, 1):
+            progress.update(f"row {number} of {len(rows)}")
+            yield row
 
 
 def _drawn(args: argparse.Namespace) -> Iterator[GraphRow]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -11,11 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import line
 from pytest_passbench.core.settings import SUITES
 
 if TYPE_CHECKING:
+    from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.core.task import Task
+    from pytest_passbench.judge.session import Session
     from pytest_passbench.judge.survey import Survey
+    from pytest_passbench.suite.find import TaskRef
+
+MAX_CHARACTERS = 300  # of the sentence on a task in a list
 
 HELP = """Read a candidate in a sandbox, screen and compile its kernels, and show what the judge would refuse. For
 each TASK, also show its graphs with the lines that passes match, the launch plan of each match, and, of the passes
@@ -51,13 +58,11 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(args: argparse.Namespace) -> int:
     """Print what is asked for, and return the exit code."""
     if args.all or args.missed:
-        from pytest_passbench.commands.explanation import print_tasks
-
         for option in ("subgraph", "policy", "sanitize"):
             if getattr(args, option):
                 raise UserError("is about plans, and a list of tasks has none", where=f"--{option}",
                                 remedy="leave it out, or leave --all and --missed out")  # fmt: skip
-        return print_tasks(args.directory, args.tasks, args.suite, args.missed)
+        return _list_tasks(args.directory, args.tasks, args.suite, args.missed)
     if args.suite:
         raise UserError("--suite chooses among tasks to list", remedy="add --all or --missed, or leave --suite out")
     if args.sanitize and not args.tasks:
@@ -116,3 +121,64 @@ def to_json(surveys: Sequence[tuple[Task | None, Survey]]) -> dict[str, Any]:
         "matched": [{"task": task, **asdict(match)} for task, item in named for match in item.matched],
         "plans": [{"task": task, **asdict(plan)} for task, item in named for plan in item.plans],
     }
+
+
+def _list_tasks(directory: Path, words: Sequence[str], suite: str | None, missed: bool) -> int:
+    """Print a line for each task that a pass matches, or, if ``missed``, for each other task.
+
+    A task for which it cannot be told has a line in both lists. Totals and progress go to stderr. Return the exit
+    code: 1 if there is no line, or one of that kind. Raises UserError if there is no task to look at.
+    """
+    from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.core.progress import ProgressLines
+    from pytest_passbench.core.settings import Settings
+    from pytest_passbench.judge.arms.failures import ArmFailure
+    from pytest_passbench.judge.session import Session
+
+    candidate, refs = Candidate.open(directory), _refs(words, suite)
+    progress, width, matched = ProgressLines("explain"), max(len(ref.id) for ref in refs), 0
+    unknown = lines = 0
+    with Session(Settings(pipeline="direct"), os.urandom(32)) as judge:
+        for number, ref in enumerate(refs, 1):
+            try:
+                matches, text = _in_words(judge, ref, candidate)
+            except ArmFailure as failure:
+                matches, text = None, line(f"cannot be told: {failure.message}", MAX_CHARACTERS)
+            matched, unknown = matched + bool(matches), unknown + (matches is None)
+            if matches is None or matches != missed:
+                progress.clear()
+                print(f"{ref.id:<{width}}  {text}".rstrip(), flush=True)
+                lines += 1
+            progress.update(f"{number} of {len(refs)} tasks looked at, {matched} matched")
+    progress.clear()
+    open_tasks = f", {unknown} cannot be told" if unknown else ""
+    print(f"{matched} of {len(refs)} tasks matched{open_tasks}", file=sys.stderr)
+    return int(unknown > 0 or not lines)
+
+
+def _refs(words: Sequence[str], suite: str | None) -> list[TaskRef]:
+    """Return the tasks of a suite: of those that are named, or else of the installed ones."""
+    from pytest_passbench.suite import find
+
+    if not words:
+        refs, suite = find.discover(find.installed_tasks()), suite or "full"
+    else:
+        refs = [ref for word in words for ref in find.at(word)]
+    refs = find.select(refs, suite or "all")
+    if not refs:
+        raise UserError(f"no task is in the suite {suite}", remedy=f"suites are: {', '.join(SUITES)}")
+    return refs
+
+
+def _in_words(judge: Session, ref: TaskRef, candidate: Candidate) -> tuple[bool, str]:
+    """Return whether a candidate matches a task, and in words how it does, or the nearest miss.
+
+    Raises ArmFailure for a mistake in the candidate that leaves it open.
+    """
+    graphs = list(judge.matches(ref, candidate))
+    names = dict.fromkeys(match.name for match in graphs if match.name)
+    if not names:
+        miss = next((match.miss for match in graphs if match.miss), "it has no passes for this task")
+        return False, line(miss, MAX_CHARACTERS)
+    matched = sum(match.subgraphs for match in graphs if match.name)
+    return True, f"{matched}/{sum(match.subgraphs for match in graphs)} subgraphs, by {', '.join(names)}"

@@ -126,11 +126,8 @@ def make_from_model(args: argparse.Namespace) -> int:
     if kind_of(args.out) not in (None, "folder"):
         raise UserError(f"{args.out} is no folder", where="--out", remedy="name a folder, which may be new")
     case, remedy = own_model.case_of(args)
-    progress = ProgressLines("forge")
-    try:
+    with ProgressLines("forge") as progress:
         result = model_tasks.make(case, args.tasks or 3, progress, remedy)
-    finally:
-        progress.clear()
     if not result.tasks:
         raise none_made(case.name, result)
     code = _write(args, result.tasks)

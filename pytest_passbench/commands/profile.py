@@ -102,13 +102,9 @@ def _judged(args: argparse.Namespace) -> Run:
 
     torch.set_num_threads(1)
     args.model = str(args.file)
-    progress = ProgressLines("profile")
-    try:
-        with without_logs():
-            case, remedy = case_of(args)
-            return profiled(case, args.baseline, progress.stage, TIMEOUT_SECONDS, remedy)
-    finally:
-        progress.clear()
+    with ProgressLines("profile") as progress, without_logs():
+        case, remedy = case_of(args)
+        return profiled(case, args.baseline, progress.stage, TIMEOUT_SECONDS, remedy)
 
 
 def _check_name(path: Path | None, kind: str, endings: Sequence[str]) -> None:
@@ -120,7 +116,7 @@ def _write_picture(view: CompilerProfile, path: Path) -> None:
     """Write the chart of all subgraphs. Raises UserError if the file cannot be written."""
     from pytest_passbench.report.drawing import as_file
     from pytest_passbench.report.pdf import as_pdf
-    from pytest_passbench.report.profile_chart import scatter
+    from pytest_passbench.report.profile_page import scatter
 
     drawing = scatter(view)
     try:

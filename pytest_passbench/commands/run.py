@@ -14,7 +14,7 @@ from pytest_passbench.core.settings import Settings
 
 if TYPE_CHECKING:
     from pytest_passbench.api.backend import Backend
-    from pytest_passbench.core.record import Record
+    from pytest_passbench.core.record import Key, Record
     from pytest_passbench.core.run import Run
     from pytest_passbench.core.task import Task
     from pytest_passbench.run.ledger import Ledger
@@ -59,10 +59,7 @@ def run(args: argparse.Namespace) -> int:
     candidates, reference = open_candidates(settings.candidates), open_reference(settings)
     ledger = Ledger(settings, candidates, run_seed(settings.seed), reference)
     tasks = list(load(settings))
-    ledger.tasks = [task.id for task in tasks]
-    for candidate in ledger.candidates:
-        for task in tasks:
-            ledger.expect(task.id, candidate.name, len(task.subgraphs))
+    ledger.select(tasks)
     writable(settings.report_dir)
     backend = make_backend("local" if args.ray is None else "ray", settings, True, args.ray or None)
     folder = fresh_folder(settings.report_dir, ledger.started, [item.name for item in ledger.candidates])
@@ -78,7 +75,7 @@ def _judge(backend: Backend, ledger: Ledger, tasks: Sequence[Task], folder: Path
 
     Such an error is about a task that torch refuses, for example. What was judged before it is kept.
     """
-    from pytest_passbench.api.backend import EvaluatorCall, take
+    from pytest_passbench.api.backend import take
     from pytest_passbench.core.plurals import counted
     from pytest_passbench.core.progress import ProgressLines
     from pytest_passbench.core.seed import commitment
@@ -86,16 +83,16 @@ def _judge(backend: Backend, ledger: Ledger, tasks: Sequence[Task], folder: Path
 
     journal, progress = Journal(folder, ledger.header()), ProgressLines("run")
     total = sum(len(task.subgraphs) for task in tasks) * len(ledger.candidates)
-    correct: dict[tuple[str, str, str], bool] = {}
+    correct: dict[Key, bool] = {}
 
     def judged(record: Record) -> None:
         journal.add(record)
-        correct[record.candidate, record.task, record.subgraph] = record.correct
+        correct[record.key] = record.correct
         progress.update(f"{len(correct)} of {total} subgraphs judged, {sum(correct.values())} correct")
 
     try:
         progress.stage(f"seed commitment {commitment(ledger.seed)}; {counted(len(tasks), 'task')}")
-        take(backend, EvaluatorCall(ledger.seed, tasks, ledger.candidates), ledger, judged)
+        take(backend, ledger, tasks, judged)
     except KeyboardInterrupt:
         ledger.interrupted = True
     except UserError as error:
@@ -135,7 +132,7 @@ def _conclude(ledger: Ledger, folder: Path, settings: Settings) -> int:
     print(terminal.summary(report, terminal.columns()))
     print("\n" + "\n".join(f"results: {printable(str(folder / name))}" for name in WRITTEN))
     print(f"seed: {ledger.seed.hex()}")
-    verdicts = [*gates.check(result, settings.fail_under), *gates.check_against(result)]
+    verdicts = gates.check(result, settings.fail_under)
     for verdict in verdicts:
         print(verdict.line)
     return exit_code(result, [verdict.passed for verdict in verdicts])

@@ -44,7 +44,13 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "--format", choices=("text", "markdown"), default="text", help="markdown is all of results.md (default: text)"
     )
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
-    add_parameters(parser)
+    parser.add_argument("--b", type=failure_value, help="what a failure counts (default: the run's, else 0.1)")
+    parser.add_argument("--p", type=exponent, help="extra power of slowdowns (default: the run's, else 0)")
+    parser.add_argument(
+        "--interpretation",
+        choices=("default", "mismatch_extended"),
+        help="from which t failures are tolerated (default: the run's, else default)",
+    )
     parser.add_argument("--html", type=Path, metavar="PATH", help="write the page for a browser there as well")
     parser.set_defaults(run=run)
 
@@ -56,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     from pytest_passbench.run import results_file
     from pytest_passbench.run.forecast import forecast_line
 
-    path = results_file.located(args.file)
+    path, at = results_file.located(args.file), T_STRICT if args.tolerance is None else args.tolerance
     if args.html is not None and args.html.resolve() == path.resolve():
         raise UserError("is the results file itself", where=args.html, remedy="give the page a name of its own")
     if args.json:
@@ -64,13 +70,12 @@ def run(args: argparse.Namespace) -> int:
         if ignored or args.format != "text":
             where = f"--{(ignored or ['format'])[0]}"
             raise UserError("has no effect on --json", where=where, remedy="leave one of both out")
-        print(json.dumps(scores(results_file.load(path), path, args), indent=1))
+        print(json.dumps(scores(results_file.load(path), path, args, at), indent=1))
         return 0
     stored = results_file.read(path)
     warn_if_changed(stored, path)
     view = rescored.rescored(with_parameters(stored, args), args.tolerance, args.criterion, args.task, str(path))
     caveats = [*rescored.caveats(stored, view), *caveat(stored, view)]
-    at = T_STRICT if args.tolerance is None else args.tolerance
     report = report_of(view, at, caveats)
     if args.format == "markdown":
         print(markdown.render(report), end="")
@@ -86,32 +91,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def add_parameters(parser: argparse.ArgumentParser) -> None:
-    """Add the parameters of the scores."""
-    parser.add_argument("--b", type=failure_value, help="what a failure counts (default: the run's, else 0.1)")
-    parser.add_argument("--p", type=exponent, help="extra power of slowdowns (default: the run's, else 0)")
-    parser.add_argument(
-        "--interpretation",
-        choices=("default", "mismatch_extended"),
-        help="from which t failures are tolerated (default: the run's, else default)",
-    )
-
-
-def scores(data: Any, path: Path, args: argparse.Namespace) -> dict[str, Any]:
+def scores(data: Any, path: Path, args: argparse.Namespace, t: int) -> dict[str, Any]:
     """Return the scores of what was read from ``path``: a results file, or bare subgraphs. Raises UserError."""
+    from pytest_passbench.report.rescored import rescored
     from pytest_passbench.run import results_file
     from pytest_passbench.score import es
 
     if isinstance(data, dict) and "subgraphs" in data:
-        return score_case(data, path, args)
+        return score_case(data, path, args, t)
     run = results_file.parse(data, path)
     warn_if_changed(run, path)
     es.check(run.score_settings, path)
-    if args.task:
-        from pytest_passbench.report import rescored
-
-        run = rescored.rescored(run, tasks=args.task, where=str(path))
-    return score_run(run, args)
+    run = rescored(with_parameters(run, args), tasks=args.task, where=str(path))
+    return score_run(run, t)
 
 
 def with_parameters(run: Run, args: argparse.Namespace) -> Run:
@@ -135,7 +127,7 @@ def score_settings(args: argparse.Namespace, base: ScoreSettings) -> ScoreSettin
     return replace(base, **{name: value for name, value in named.items() if value is not None})
 
 
-def score_case(data: dict[str, Any], path: Path, args: argparse.Namespace) -> dict[str, Any]:
+def score_case(data: dict[str, Any], path: Path, args: argparse.Namespace, t: int) -> dict[str, Any]:
     """Return the scores of bare subgraphs. ``args`` override the settings in ``data``. Raises UserError."""
     from pytest_passbench.score import board, es, subgraph
 
@@ -146,7 +138,6 @@ def score_case(data: dict[str, Any], path: Path, args: argparse.Namespace) -> di
     base = ScoreSettings(**{name: data[name] for name in ("b", "p", "interpretation") if name in data})
     es.check(base, path)
     settings = score_settings(args, base)
-    t = _t(args)
     columns = {
         "gmean": board.gmean(judged, t),
         "correct": board.correctness(judged, t),
@@ -154,61 +145,39 @@ def score_case(data: dict[str, Any], path: Path, args: argparse.Namespace) -> di
         "subgraphs": len(judged),
         "unmeasured": es.unmeasured(judged, settings),
     }
-    return {**_named(settings, t), **es.evaluate(judged, settings).to_json(), **columns}
+    return {**asdict(settings), "tolerance": t, **es.evaluate(judged, settings).to_json(), **columns}
 
 
-def score_run(run: Run, args: argparse.Namespace) -> dict[str, Any]:
-    """Return the scores of a run's candidates and baselines. ``args`` override the run's settings."""
-    from pytest_passbench.score import board
-
-    settings, t = score_settings(args, run.score_settings), _t(args)
-    scored = [_candidate(run, name, settings, t) for name in run.names]
-    rows = [_baseline(run, name, settings, t) for name in run.baselines]
-    first = scored[0] if scored else board.row("", board.tasks_of(run, ""), settings).scores.to_json()
-    headline = {key: first[key] for key in ("s", "es", "as", "es_published", "as_published")}
-    return {**_named(settings, t), **headline, "candidates": scored, "baselines": rows}
-
-
-def _t(args: argparse.Namespace) -> int:
-    return T_STRICT if args.tolerance is None else int(args.tolerance)
-
-
-def _candidate(run: Run, name: str, settings: ScoreSettings, t: int) -> dict[str, Any]:
+def score_run(run: Run, t: int) -> dict[str, Any]:
+    """Return the scores of a run's candidates and baselines. All but its curves and AS are at ``t``."""
     from pytest_passbench.score import board, es
 
-    tasks = board.tasks_of(run, name)
-    scores = {task: es.evaluate(group, settings).to_json() for task, group in tasks.items()}
-    accurate = board.row(name, board.tasks_of(run, name, "fp64"), settings, t)
-    row = {**_row(board.row(name, tasks, settings, t)), "possible": _possible(tasks, t)}
-    return {**row, "fp64": _accurate(run, accurate), "tasks": scores}
+    settings, scored = run.score_settings, []
+    for name in run.names:
+        tasks = board.tasks_of(run, name)
+        each = {task: es.evaluate(group, settings).to_json() for task, group in tasks.items()}
+        scored.append({**_scores_of(run, name, tasks, board.tasks_of(run, name, "fp64"), t), "tasks": each})
+    baselines = [
+        _scores_of(run, name, board.baseline_of(run, name), board.baseline_of(run, name, "fp64"), t)
+        for name in run.baselines
+    ]
+    first = scored[0] if scored else board.row("", board.tasks_of(run, ""), settings).scores.to_json()
+    headline = {key: first[key] for key in ("s", "es", "as", "es_published", "as_published")}
+    return {**asdict(settings), "tolerance": t, **headline, "candidates": scored, "baselines": baselines}
 
 
-def _baseline(run: Run, name: str, settings: ScoreSettings, t: int) -> dict[str, Any]:
+def _scores_of(run: Run, name: str, tasks: Tasks, accurate: Tasks, t: int) -> dict[str, Any]:
+    """Return a program's scores by agreement, and by accuracy (``fp64``), None if the file does not have that."""
     from pytest_passbench.score import board
-
-    tasks = board.baseline_of(run, name)
-    accurate = board.row(name, board.baseline_of(run, name, "fp64"), settings, t)
-    row = {**_row(board.row(name, tasks, settings, t)), "possible": _possible(tasks, t)}
-    return {**row, "fp64": _accurate(run, accurate)}
-
-
-def _possible(tasks: Tasks, t: int) -> dict[str, Any]:
-    """Return the share of the possible by class."""
     from pytest_passbench.score.possible import with_total
 
+    row, by_accuracy = (_row(board.row(name, part, run.score_settings, t)) for part in (tasks, accurate))
     shares = with_total([item for group in tasks.values() for item in group], t)
-    return {kind: asdict(value) for kind, value in shares.items()}
-
-
-def _accurate(run: Run, row: ScoreRow) -> dict[str, Any] | None:
-    """Return a row of scores by accuracy, or None if the file does not have it."""
-    return {key: value for key, value in _row(row).items() if key != "name"} if run.has_accuracy else None
+    possible = {kind: asdict(value) for kind, value in shares.items()}
+    fp64 = {key: value for key, value in by_accuracy.items() if key != "name"} if run.has_accuracy else None
+    return {**row, "possible": possible, "fp64": fp64}
 
 
 def _row(row: ScoreRow) -> dict[str, Any]:
     columns = ("name", "gmean", "correct", "fast1", "subgraphs", "unmeasured", "missing")
     return {**{name: getattr(row, name) for name in columns}, **row.scores.to_json()}
-
-
-def _named(settings: ScoreSettings, t: int) -> dict[str, Any]:
-    return {"b": settings.b, "p": settings.p, "interpretation": settings.interpretation, "tolerance": t}

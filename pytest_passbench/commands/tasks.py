@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_passbench.core.checks import count, share
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import line
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.progress import ProgressLines
 
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Subgraph, TensorSpec
     from pytest_passbench.suite.find import TaskRef
-import re
-from collections.abc import Iterable, Iterator
-
-from pytest_passbench.core.escape import line
 
 MAX_CAUSES = 20
 MAX_CHARACTERS = 110  # of a cause or a place on its line
@@ -52,7 +50,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     listing.add_argument("--family", metavar="NAME", help="only tasks in a folder of this name")
     listing.add_argument("--modality", metavar="NAME", help="only tasks of this modality")
     listing.add_argument("--json", action="store_true", help="print JSON: counts, and every task's header")
-    listing.set_defaults(action=list_tasks)  # fmt: skip
+    listing.set_defaults(action=list_tasks)
     showing = actions.add_parser("show", help="a task's code and inputs")
     showing.add_argument("task", metavar="ID|PATH", help="an installed task's id, or a task file or sample")
     showing.set_defaults(action=show)
@@ -66,15 +64,10 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     checking.set_defaults(action=validate)
     curating = actions.add_parser("check", help="run every curation rule on every subgraph")
     curating.add_argument("path", type=Path, nargs="?", metavar="PATH", help="default: the installed tasks")
-    curating.add_argument(
-        "--sample",
-        type=share,
-        default=1.0,
-        metavar="SHARE",
-        help="only the lite suite and this share of the other tasks",
-    )
+    curating.add_argument("--sample", type=share, default=1.0, metavar="SHARE",
+                          help="only the lite suite and this share of the other tasks")  # fmt: skip
     curating.add_argument("--processes", type=count, default=1, metavar="N", help="how many at a time (default: 1)")
-    curating.set_defaults(action=check)  # fmt: skip
+    curating.set_defaults(action=check)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -105,9 +98,8 @@ def list_tasks(args: argparse.Namespace) -> int:
     for ref in refs:
         tags = f"  [{' '.join(ref.header.tags)}]" if ref.header.tags else ""
         print(f"{ref.id:<{width}}  {ref.header.subgraphs:>4}  {' '.join(ref.header.ops)}{tags}")
-    print(
-        f"{counted(len(refs), 'task')}, {counted(subgraphs, 'subgraph')}", file=sys.stderr
-    )  # stdout has a line per task, for scripts
+    # stdout has a line per task, for scripts
+    print(f"{counted(len(refs), 'task')}, {counted(subgraphs, 'subgraph')}", file=sys.stderr)
     return 0
 
 

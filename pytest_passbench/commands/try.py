@@ -57,13 +57,9 @@ def run(args: argparse.Namespace) -> int:
     torch.set_num_threads(1)
     settings = Settings(candidates=(args.candidate.resolve(),), suite="all", pipeline=args.pipeline,
                         threads=args.threads, timeout=TIMEOUT_SECONDS)  # fmt: skip
-    progress = ProgressLines("try")
-    try:
-        with without_logs():
-            case, remedy = case_of(args)
-            reports = tried(case, settings, progress.stage, remedy)
-    finally:
-        progress.clear()
+    with ProgressLines("try") as progress, without_logs():
+        case, remedy = case_of(args)
+        reports = tried(case, settings, progress.stage, remedy)
     if args.json:
         print(json.dumps(plain([report.to_json() for report in reports]), indent=1, allow_nan=False))
     else:

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import time
+from typing import Self
 
 from pytest_passbench.core.escape import line
 
@@ -14,12 +15,21 @@ PLAIN_SECONDS, TERMINAL_SECONDS = 10.0, 0.1
 
 
 class ProgressLines:
-    """Lines about what ``command`` does. ``stage`` and ``note`` are always shown, ``update`` now and then."""
+    """Lines about what ``command`` does. ``stage`` and ``note`` are always shown, ``update`` now and then.
+
+    As a context manager it clears the line at its end.
+    """
 
     def __init__(self, command: str) -> None:
         self._command = command
         self._terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._shown_at = time.monotonic() - TERMINAL_SECONDS  # the first update is shown
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.clear()
 
     def stage(self, text: str) -> None:
         """Say that a part of the work begins."""

@@ -231,6 +231,10 @@ class FurtherSize(Data, partial=True):
         return levels(criterion, arm.first_correct, self.null_from, accurate, self.null_accurate)
 
 
+Key = tuple[str, str, str]
+"""The task, the candidate and the subgraph of a record."""
+
+
 @dataclass(slots=True)
 class Record(Data, partial=True):
     """A subgraph judged for a candidate. ``tolerance`` is the run's t, ``criterion`` decides what is correct at it.
@@ -264,6 +268,11 @@ class Record(Data, partial=True):
     stored: Stored | None = None  # None: no earlier run was compared, or it does not have the subgraph
     left_out: list[str] = field(default_factory=list)  # ids
     held_out: list[FurtherSize] = field(default_factory=list)  # further sizes
+
+    @property
+    def key(self) -> Key:
+        """The identity of the record: of two with the same key, the later one counts."""
+        return self.task, self.candidate, self.subgraph
 
     @property
     def judged(self) -> bool:

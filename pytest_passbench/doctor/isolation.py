@@ -15,14 +15,7 @@ def bubblewrap(machine: MachineProbe) -> Check:
     if version is None:
         remedy = "install bubblewrap (apt install bubblewrap); without it results say 'sandbox: weak'"
         return Check("bubblewrap", "problem", "not installed", remedy)
-    options = (
-        "--unshare-all",
-        "--unshare-user",
-        "--disable-userns",
-        "--cap-drop",
-        "ALL",
-        "--die-with-parent",
-    )
+    options = ("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--die-with-parent")
     tried = machine.command("bwrap", *options, "--ro-bind", "/", "/", "true")
     if tried is not None and tried.code == 0:
         return Check("bubblewrap", "ok", version.text or "works")

@@ -13,7 +13,7 @@ import pytest
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Record
-from pytest_passbench.plugin import collect, conclusion, nodeid, summary
+from pytest_passbench.plugin import benchmark, collect, conclusion, nodeid, summary
 from pytest_passbench.plugin.collect import TaskItem
 from pytest_passbench.plugin.conftest_guard import inside
 from pytest_passbench.plugin.plan import Worker, make_plan
@@ -142,13 +142,18 @@ class Active:
         if hasattr(report, NOISE):
             self.state.noises[getattr(report, "worker_id", "")] = getattr(report, NOISE)
         records = [Record.from_data(data) for data in payload or ()]
-        if getattr(report, SELECTED, None) == 0:
-            summary.unread(self.state, report.nodeid)
+        item, count = nodeid.parse(report.nodeid), getattr(report, SELECTED, None)
+        if count == 0:  # no score has a faulty task
+            self.state.unread.append(item.item)
+            self.state.ledger.drop(item.task, item.candidate)
         elif hasattr(report, "node"):
-            summary.selected(self.state, report.nodeid, getattr(report, SELECTED, None))
+            if count is not None:  # a worker that is gone has not said it
+                self.state.ledger.expect(item.task, item.candidate, count)
             for record in records:
                 self.state.add(record)
-        summary.to_benchmark(self.state, report.nodeid, records)
+        if not self.state.settings.trusted and benchmark.saves(self.state.config):
+            for record in records:
+                benchmark.add(self.state.config, report.nodeid, record)
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """Return how many subgraphs of a task are correct, and how long the rest of the run may take."""

@@ -34,12 +34,7 @@ def conclude(state: State, session: pytest.Session) -> None:
     run = state.ledger.run()
     state.config.hook.pytest_passbench_run(config=state.config, run=run)
     state.report = report_of(run)
-    state.verdicts = [
-        *gates.check(run, state.settings.fail_under),
-        *gates.check_changes(run),
-        *gates.check_against(run),
-        *_write(state, state.report),
-    ]
+    state.verdicts = gates.check(run, state.settings.fail_under) + _write(state, state.report)
     if session.exitstatus == pytest.ExitCode.OK:
         if any(not verdict.passed for verdict in state.verdicts):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

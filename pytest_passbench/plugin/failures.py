@@ -12,6 +12,7 @@ from typing import Any
 
 from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.escape import printable
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.record import RAN, Record
 from pytest_passbench.report.changes import slowdown
 from pytest_passbench.report.failure_text import (
@@ -20,7 +21,6 @@ from pytest_passbench.report.failure_text import (
     cause,
     cause_key,
     describe,
-    grouped,
     reason,
 )
 
@@ -52,7 +52,7 @@ class TaskFailedError(Exception):
         slower = f"{len(self.slower)} of {len(self.records)} slower than before" if self.slower else ""
         if not self.failed:
             return one_line(f"{slower}: {slowdown(self.slower[0])}", 300)
-        groups = list(grouped(self.failed, lambda record: OF_SUBGRAPH.sub("[]", cause(record))))
+        groups = list(grouped(self.failed, lambda record: OF_SUBGRAPH.sub("[]", cause(record))).values())
         # What happened on one subgraph says more than that others are out because of it.
         most = max(groups, key=lambda group: (group[0].arm.phase not in CONSEQUENCES, len(group)))
         others = Counter(_ending(record) for group in groups if group is not most for record in group)
@@ -64,7 +64,7 @@ class TaskFailedError(Exception):
 
     def text(self) -> str:
         """Return the failure with its evidence, in parts by cause."""
-        groups = list(grouped(self.failed, cause_key))
+        groups = list(grouped(self.failed, cause_key).values())
         abbreviated = [describe(alike) for alike in groups[:MAX_DETAILED]]
         others = (record for alike in groups[MAX_DETAILED:] for record in alike)
         rest = [one_line(f"{record.subgraph}: {reason(record)}", 300) for record in others]

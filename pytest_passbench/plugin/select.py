@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,11 +44,15 @@ class Selection:
     ids: frozenset[str] = frozenset()
     total: int = 0
     from_paths: bool = False
-    costs: dict[str, int] = field(default_factory=dict)
     #: The tasks that were found and not chosen.
     others: tuple[TaskNode, ...] = ()
     #: The number of chosen tasks that are not in the suite, and are here since they failed last.
     failed: int = 0
+
+    @cached_property
+    def costs(self) -> dict[str, int]:
+        """The cost of judging each chosen task, in subgraphs, by its path in node ids."""
+        return {task.node: cost(task.ref) for task in self.tasks}
 
     def describe(self, settings: Settings) -> str:
         """Return the selection in words, for the header."""
@@ -63,8 +68,7 @@ class Selection:
     def with_failed(self, nodes: Collection[str]) -> Selection:
         """Return the selection with the tasks at these paths of node ids too, whatever their suite."""
         more = tuple(task for task in self.others if task.node in nodes)
-        costs = self.costs | {task.node: cost(task.ref) for task in more}
-        return replace(self, tasks=self.tasks + more, costs=costs, failed=len(more))
+        return replace(self, tasks=self.tasks + more, failed=len(more))
 
     def remedy(self, settings: Settings, keyword: str) -> str:
         """Return a line for a run in which no task was left, by ``-k keyword`` or by the lite suite; else ""."""
@@ -93,9 +97,9 @@ def select(settings: Settings, rootpath: Path, args: Sequence[str], invocation: 
     selected = _matching(tasks, args) if args else _of_suite(tasks, settings)
     ids = frozenset(task.ref.id for task in tasks if not isinstance(task.ref, UserError))
     judged = [task for task in tasks if settings.suite not in ("lite", "full") or _tagged(task, "full")]
-    costs = {task.node: cost(task.ref) for task in selected}
-    others = tuple(task for task in tasks if task.node not in costs)
-    return Selection(tuple(selected), ids, len(judged), costs=costs, others=others)
+    nodes = {task.node for task in selected}
+    others = tuple(task for task in tasks if task.node not in nodes)
+    return Selection(tuple(selected), ids, len(judged), others=others)
 
 
 def cost(ref: TaskRef | UserError) -> int:

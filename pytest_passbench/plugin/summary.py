@@ -81,20 +81,6 @@ def expect(state: State, costs: dict[str, int]) -> None:
         state.ledger.expect(item.task, item.candidate, count)
 
 
-def selected(state: State, text: str, count: int | None) -> None:
-    """Note how many subgraphs a worker's judge set out to judge; None from a worker that is gone."""
-    if count is not None:
-        item = nodeid.parse(text)
-        state.ledger.expect(item.task, item.candidate, count)
-
-
-def unread(state: State, text: str) -> None:
-    """Leave a faulty task out of the scores."""
-    item = nodeid.parse(text)
-    state.unread.append(item.item)
-    state.ledger.drop(item.task, item.candidate)
-
-
 def costs(state: State, ids: Iterable[str]) -> dict[str, int]:
     """Return the cost of each of our items by node id, for an xdist controller, which knows only the ids."""
     names = {candidate.name for candidate in state.ledger.candidates}
@@ -134,15 +120,6 @@ def _room(config: pytest.Config, place: str) -> int:
     writer = config.get_terminal_writer()
     used = len(place) if place else writer.width_of_current_line
     return max(1, writer.fullwidth - used - len(". ") - len(" ") - len(" [100%]") - 2)
-
-
-def to_benchmark(state: State, text: str, records: Iterable[Record]) -> None:
-    """Give a task's timings to pytest-benchmark, if it is installed and asked to save."""
-    from pytest_passbench.plugin import benchmark
-
-    if not state.settings.trusted and benchmark.saves(state.config):
-        for record in records:
-            benchmark.add(state.config, text, record)
 
 
 def show(state: State, reporter: Any) -> None:

@@ -59,6 +59,14 @@ def change_of(record: Record) -> Interval | None:
     return quotient(record.arm.speed, then) if then is not None and record.arm.speed is not None else None
 
 
+def confirming_change(record: Record) -> Interval | None:
+    """Return the change of a speed-up by the confirming measurement; None if there was none."""
+    stored = record.stored
+    if stored is None or stored.again is None or stored.speed is None:
+        return None
+    return quotient(stored.again, stored.speed)
+
+
 def _comparable(record: Record) -> bool:
     return record.stored is not None and not record.stored.note and record.stored.correct and record.correct
 
@@ -78,10 +86,8 @@ def doubtful(record: Record, limit: float, strict: bool = False) -> bool:
 
 def regressed(record: Record, limit: float, strict: bool = False) -> bool:
     """Return True if a speed-up is :func:`doubtful`, and the confirming measurement agrees."""
-    stored = record.stored
-    if stored is None or stored.again is None or stored.speed is None or not doubtful(record, limit, strict):
-        return False
-    return fall(quotient(stored.again, stored.speed), limit) in _bad(strict)
+    confirming = confirming_change(record)
+    return doubtful(record, limit, strict) and confirming is not None and fall(confirming, limit) in _bad(strict)
 
 
 def regressions(run: Run, candidate: str) -> list[Record]:
@@ -108,19 +114,17 @@ def slowdown(record: Record) -> str:
     stored, now = record.stored, record.arm.speed
     assert stored is not None
     assert stored.speed is not None
-    assert stored.again is not None
     assert now is not None
-    change, confirmed = quotient(now, stored.speed), quotient(stored.again, stored.speed)
     was = f"{record.subgraph}: {now.ratio:.3g}x, was {stored.speed.ratio:.3g}x"
-    return f"{was}: {change} of it; measured again, {confirmed}"
+    return f"{was}: {quotient(now, stored.speed)} of it; measured again, {confirming_change(record)}"
 
 
 def open_still(record: Record, limit: float) -> bool:
     """Return True if neither measurement could tell whether a speed-up fell by more than ``limit``."""
-    change, stored = change_of(record), record.stored
-    if change is None or stored is None or stored.speed is None or fall(change, limit) != "open":
+    change, confirming = change_of(record), confirming_change(record)
+    if change is None or fall(change, limit) != "open":
         return False
-    return stored.again is None or fall(quotient(stored.again, stored.speed), limit) == "open"
+    return confirming is None or fall(confirming, limit) == "open"
 
 
 def _bad(strict: bool) -> tuple[Fall, ...]:

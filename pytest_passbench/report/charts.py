@@ -5,8 +5,9 @@ No chart tells things apart by colour alone: programs and outcomes have marks of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from math import floor, isfinite, log10
 
 from pytest_passbench.core.escape import line, middle
@@ -112,20 +113,19 @@ def log_scale(values: Iterable[float]) -> LogScale:
     return LogScale(_short(low), _short(high), tuple(ticks[:: -(-len(ticks) // MAX_TICKS)] if ticks else [1.0]))
 
 
-def interval_scale(intervals: Iterable[Interval]) -> LogScale:
-    """Return a scale for intervals. It shows no end that is further than 3 times the ratio."""
-    return log_scale(_ends(intervals))
-
-
-def _ends(intervals: Iterable[Interval]) -> Iterator[float]:
-    for interval in intervals:
-        yield max(interval.low, interval.ratio / 3)
-        yield min(interval.high, interval.ratio * 3)
-
-
 def outcome(interval: Interval) -> str:
     """Return on which side of 1 an interval lies: a key of :data:`OUTCOMES`."""
     return FASTER if interval.low > 1.0 else SLOWER if interval.high < 1.0 else LEVEL
+
+
+def outcome_legend(intervals: Iterable[Interval]) -> list[Shape]:
+    """Return the legend of the outcomes that intervals have, one entry below the other."""
+    present = set(map(outcome, intervals))
+    entries = [(name, colour, mark) for name, (_, colour, mark) in OUTCOMES.items() if name in present]
+    return [
+        Inset(0.0, LEGEND_PIXELS * index, (Mark(6, 9, mark, colour, 4.4), Label(18, 13, name, INK, "start")))
+        for index, (name, colour, mark) in enumerate(entries)
+    ]
 
 
 def es_curves(curves: Sequence[Curve], steps: Sequence[int], height: float = ES_PIXELS) -> Drawing:
@@ -144,7 +144,10 @@ def es_curves(curves: Sequence[Curve], steps: Sequence[int], height: float = ES_
         return (t - low) / (high - low), top + height * (1.0 - scale.share(value))
 
     frame = _curve_axes(scale, top, top + height, {t: place(t, 1.0)[0] for t in steps})
-    lines = [_curve_line(curve, styles[curve.name][0], place) for curve in curves]
+    lines = [
+        Line(tuple(starmap(place, curve.values.items())), styles[curve.name][0], 2.0, DASHES if curve.dashed else ())
+        for curve in curves
+    ]
     marks = [
         Linked((Mark(*place(t, value), mark, colour, 3.8),), _point_title(curve, t, value))
         for curve in curves
@@ -186,11 +189,6 @@ def _curve_axes(scale: LogScale, top: float, bottom: float, steps: Mapping[int, 
         yield Label(steps[T_STRICT], bottom - 5.0, "torch.testing's default", SOFT, "start", 5.0, 11.0)
 
 
-def _curve_line(curve: Curve, colour: Colour, place: Callable[[float, float], tuple[float, float]]) -> Line:
-    dash = DASHES if curve.dashed else ()
-    return Line(tuple(place(t, value) for t, value in curve.values.items()), colour, 2.0, dash)
-
-
 def _point_title(curve: Curve, t: int, value: float) -> str:
     correct = f"\ncorrect is what {curve.criterion}" if curve.criterion else ""
     return f"{line(curve.name, 200)}{correct}\nt = {t}: ES(t) = {value:.3f}"
@@ -205,15 +203,12 @@ def forest(rows: Sequence[IntervalRow], title: str) -> Drawing:
     ordered = sorted(rows, key=lambda row: (not row.whole, 0.0 if row.whole else -row.interval.ratio))
     named = len(ordered) <= MAX_LABELLED
     step = ROW_PIXELS if named else NARROW_ROW_PIXELS
-    scale = interval_scale(row.interval for row in ordered)
-    kinds = [name for name in OUTCOMES if any(outcome(row.interval) == name for row in ordered)]
-    top = LEGEND_PIXELS * len(kinds) + 48.0
+    intervals = [row.interval for row in ordered]
+    # The scale shows no end that is further than 3 times the ratio.
+    lows, highs = [max(i.low, i.ratio / 3) for i in intervals], [min(i.high, i.ratio * 3) for i in intervals]
+    scale, legend = log_scale([*lows, *highs]), outcome_legend(intervals)
+    top = LEGEND_PIXELS * len(legend) + 48.0
     bottom = top + step * len(ordered)
-    legend = [
-        Inset(0.0, LEGEND_PIXELS * index, (Mark(6, 9, mark, colour, 4.4), Label(18, 13, name, INK, "start")))
-        for index, name in enumerate(kinds)
-        for _, colour, mark in [OUTCOMES[name]]
-    ]
     body = [_row(row, top + step * (index + 0.5), scale, named) for index, row in enumerate(ordered)]
     label = f"Intervals of {line(', '.join(row.name for row in ordered[:4]), 120)}, on a logarithmic axis"
     shapes = (*legend, *_ratio_axis(scale, top, bottom, title), *body)

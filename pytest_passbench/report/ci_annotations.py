@@ -6,15 +6,16 @@ They are those that failed, and those with a subgraph on which a candidate is sl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 from pathlib import PurePath
 
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import changes, head_to_head
 from pytest_passbench.report.tables import ending, why
+from pytest_passbench.score.interval import Interval
 from pytest_passbench.score.subgraph import ACCURACY
 
 SLOWER = "slower"
@@ -60,7 +61,7 @@ def failures(run: Run) -> list[Annotation]:
     ranked = []
     for name, path in _candidates(run):
         slower = changes.regressions(run, name)
-        for task, records in _by_task(run.of(name)).items():
+        for task, records in grouped(run.of(name), lambda record: record.task).items():
             wrong = [record for record in records if record.judged and not record.correct]
             fell = [record for record in slower if record.task == task]
             if wrong or fell:
@@ -78,12 +79,14 @@ def behind(run: Run) -> list[Annotation]:
     """
     ranked = []
     for name, path in _candidates(run):
-        slower = _by_task(head_to_head.behind(run, name))
-        for task, records in _by_task(run.of(name)).items():
-            if task in slower:
-                worst = min(slower[task], key=_ratio)
-                count = f"{len(slower[task])} of {len(records)} subgraphs slower than {head_to_head.reference(run)}"
-                annotation = _annotation(path, worst, len(slower[task]), f"{count}: {head_to_head.ratio_text(worst)}")
+        for records in grouped(run.of(name), lambda record: record.task).values():
+            ratios = [(ratio, record) for record in records if (ratio := record.head_to_head) is not None]
+            slower = [(ratio, record) for ratio, record in ratios if ratio.verdict == "SLOWER"]
+            if slower:
+                ratio, worst = min(slower, key=lambda item: item[0].ratio)
+                count = f"{len(slower)} of {len(records)} subgraphs slower than {head_to_head.reference(run)}"
+                text = f"{count}: {worst.subgraph}: {Interval.of(ratio)} times as fast"
+                annotation = _annotation(path, worst, len(slower), text)
                 ranked.append((-annotation.count / len(records), annotation))
     return [annotation for _, annotation in sorted(ranked, key=lambda item: item[0])]
 
@@ -92,17 +95,6 @@ def _candidates(run: Run) -> Iterator[tuple[str, str]]:
     """Yield the name and the path of each candidate."""
     for candidate in run.candidates:
         yield str(candidate.get("name", "")), str(candidate.get("path", ""))
-
-
-def _by_task(records: Iterable[Record]) -> dict[str, list[Record]]:
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        groups.setdefault(record.task, []).append(record)
-    return groups
-
-
-def _ratio(record: Record) -> float:
-    return record.head_to_head.ratio if record.head_to_head is not None else inf
 
 
 def _status(record: Record) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from pytest_passbench.core import misses
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.escape import line as one_line
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.ladder import BITWISE, NEVER
 from pytest_passbench.core.record import DISQUALIFIED, RAN, Record
 
@@ -85,14 +87,6 @@ def reason(record: Record) -> str:
     return standing(record) + (f": {arm.message}" if arm.message else "")
 
 
-def grouped(records: Sequence[Record], key: Callable[[Record], str]) -> Iterable[list[Record]]:
-    """Return the records in groups of the same key: most passes that fail do so on every subgraph."""
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        groups.setdefault(key(record), []).append(record)
-    return groups.values()
-
-
 def cause_key(record: Record) -> str:
     """Return a text that is the same for failures of one cause, whatever the shapes, dtypes and values."""
     if record.arm.status == RAN:
@@ -101,12 +95,7 @@ def cause_key(record: Record) -> str:
     return "\n".join([standing(record), OF_SUBGRAPH.sub("[]", _evidence(record))])
 
 
-def subgraph_of(record: Record) -> str:
-    """Return a subgraph's name within its task."""
-    return record.subgraph
-
-
-def describe(alike: Sequence[Record], named: Callable[[Record], str] = subgraph_of) -> str:
+def describe(alike: Sequence[Record], named: Callable[[Record], str] = attrgetter("subgraph")) -> str:
     """Return the text on subgraphs that failed alike: what happened to the first, and the names of the others."""
     first, *others = map(named, alike)
     evidence = _evidence(alike[0])
@@ -122,7 +111,7 @@ def blocks(records: Iterable[Record]) -> list[str]:
     """
     failed = [record for record in records if not record.correct]
     others = [record for record in failed if record.arm.status != "pass_miss" or not misses.causes(record.passes)]
-    groups = grouped(others, cause_key)
+    groups = grouped(others, cause_key).values()  # most passes that fail do so on every subgraph
     return [describe(alike, lambda record: f"{record.task}/{record.subgraph}") for alike in groups]
 
 
@@ -139,12 +128,9 @@ def _row(label: str, text: str) -> str:
 
 
 def _in_lines(text: str) -> str:
-    return "\n".join(_wrapped(part) for part in text.split("\n"))
-
-
-def _wrapped(text: str) -> str:
-    """Return a line in several lines, if it is too long to stand beside a label."""
-    return textwrap.fill(text, COLUMNS - len(INDENT), break_long_words=False, break_on_hyphens=False)
+    """Return a text with those lines wrapped that are too long to stand beside a label."""
+    wrapper = textwrap.TextWrapper(COLUMNS - len(INDENT), break_long_words=False, break_on_hyphens=False)
+    return "\n".join(map(wrapper.fill, text.split("\n")))
 
 
 def _rows(record: Record) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.run import Run
-from pytest_passbench.report import changes
+from pytest_passbench.report import changes, head_to_head
 from pytest_passbench.score.board import metric, tasks_of
 from pytest_passbench.score.subgraph import NOT_JUDGED
 
@@ -22,31 +22,22 @@ class GateResult:
 
 
 def check(run: Run, gates: Sequence[tuple[str, float]]) -> list[GateResult]:
-    """Return every gate for every candidate of the run, in order. A score that was not measured passes no gate."""
-    return [_check(run, name, *gate) for name in run.names for gate in gates]
+    """Return the result of every gate for every candidate of a run.
 
-
-def check_changes(run: Run) -> list[GateResult]:
-    """Return the gate of every candidate of a run that was compared with an earlier one (``--passbench-compare``).
-
-    It passes nothing if no subgraph of a candidate could be compared.
+    A score passes its gate if it was measured and is not under the least. If the run was compared with an earlier one
+    (``--passbench-compare``), no answer and no more than the limit of a speed-up may be lost. If it has a reference
+    (``--passbench-against``), no subgraph may be slower by more than the limit, with its whole interval; under
+    ``strict``, with a part of it. A candidate of which nothing could be compared passes neither.
     """
-    return [_check_changes(run, name) for name in run.names] if run.compared else []
-
-
-def check_against(run: Run) -> list[GateResult]:
-    """Return the gate of every candidate of a run that has a reference (``--passbench-against``).
-
-    It is not passed if a subgraph is slower than with the reference by more than ``--passbench-max-regression``, with
-    its whole interval; under ``strict``, with a part of it. Nor is it if no subgraph has a ratio.
-    """
-    return [_check_against(run, name) for name in run.names] if run.against else []
+    results = [_check(run, name, *gate) for name in run.names for gate in gates]
+    results += [_check_changes(run, name) for name in run.names] if run.compared else []
+    return results + ([_check_against(run, name) for name in run.names] if run.against else [])
 
 
 def _check_against(run: Run, candidate: str) -> GateResult:
     limit = changes.limit_of(run)
     ratios = [record.head_to_head for record in run.of(candidate) if record.head_to_head is not None]
-    whose = f"{one_line(candidate)} against {one_line(str(run.against.get('name', 'the reference')))}"
+    whose = f"{one_line(candidate)} against {one_line(head_to_head.reference(run))}"
     if not ratios:
         return GateResult(False, f"against failed: {whose}: no subgraph has a ratio")
     ends = [ratio.low if changes.is_strict(run) else ratio.high for ratio in ratios]

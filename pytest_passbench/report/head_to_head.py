@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from math import inf, log
 
 from pytest_passbench.core.record import RAN, Record
 from pytest_passbench.core.run import Run
-from pytest_passbench.report.tables import NONE, NOT_MEASURED, Table, ending, offset
-from pytest_passbench.score.interval import Interval, combined, digits
+from pytest_passbench.report.tables import NONE, NOT_MEASURED, Table, ending, offset, tally, timed
+from pytest_passbench.score.interval import combined
 from pytest_passbench.score.subgraph import ACCURACY
 
 ALL = "all tasks"
@@ -40,26 +39,12 @@ def subgraph_table(run: Run, candidate: str) -> Table:
     """
     headers = ("task", "subgraph", "reference us", "candidate us", "ratio", "verdict")
     rows = tuple(
-        (record.task, record.subgraph, *_timed(record)) for record in run.of(candidate) if record.against is not None
+        (record.task, record.subgraph, *timed(record.head_to_head), _verdict(record))
+        for record in run.of(candidate)
+        if record.against is not None
     )
     about = "Times in microseconds per call. Ratio: reference us / candidate us, with its 95 % interval."
     return Table(f"{_title(run, candidate)}, by subgraph", headers, rows, about=about)
-
-
-def behind(run: Run, candidate: str) -> list[Record]:
-    """Return the records on which a candidate is certainly slower than the reference; none without a reference."""
-    return [
-        record
-        for record in run.of(candidate)
-        if record.head_to_head is not None and record.head_to_head.verdict == "SLOWER"
-    ]
-
-
-def ratio_text(record: Record) -> str:
-    """Return in words a ratio to the reference. Raises ValueError for a record without one."""
-    if record.head_to_head is None:
-        raise ValueError(f"{record.subgraph} has no ratio to the reference")
-    return f"{record.subgraph}: {Interval.of(record.head_to_head)} times as fast"
 
 
 def reference(run: Run) -> str:
@@ -87,13 +72,8 @@ def _title(run: Run, candidate: str) -> str:
 
 def _row(task: str, records: Sequence[Record], shared: float) -> tuple[str, ...]:
     speeds = [record.head_to_head for record in records if record.head_to_head is not None]
-    mean = combined(speeds, shared)
-    counts = Counter(
-        record.head_to_head.verdict.lower() if record.head_to_head is not None else why_not(record)
-        for record in records
-    )
-    outcome = ", ".join(f"{count} {what}" for what, count in counts.most_common())
-    return task, str(mean) if mean is not None else NONE, f"{len(speeds)}/{len(records)}", outcome
+    mean, compared = combined(speeds, shared), f"{len(speeds)}/{len(records)}"
+    return task, NONE if mean is None else str(mean), compared, tally(map(_verdict, records))
 
 
 def _rank(records: Sequence[Record]) -> tuple[bool, float]:
@@ -101,8 +81,5 @@ def _rank(records: Sequence[Record]) -> tuple[bool, float]:
     return not logs, sum(logs) / len(logs) if logs else inf
 
 
-def _timed(record: Record) -> tuple[str, ...]:
-    speed = record.head_to_head
-    if speed is None:
-        return NONE, NONE, NONE, why_not(record)
-    return digits(speed.eager_us), digits(speed.other_us), str(Interval.of(speed)), speed.verdict.lower()
+def _verdict(record: Record) -> str:
+    return record.head_to_head.verdict.lower() if record.head_to_head is not None else why_not(record)

@@ -8,6 +8,7 @@ from math import inf
 from statistics import median
 from typing import Any
 
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.ladder import right_at
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import GeneratedCode, Record, Speed
@@ -105,10 +106,7 @@ class CompilerProfile:
                 yield low, high, members
 
     def _by(self, key: Callable[[ProfiledSubgraph], str]) -> list[tuple[str, list[ProfiledSubgraph]]]:
-        groups: dict[str, list[ProfiledSubgraph]] = {}
-        for item in self.subgraphs:
-            groups.setdefault(key(item), []).append(item)
-        return sorted(groups.items(), key=lambda group: -len(group[1]))
+        return sorted(grouped(self.subgraphs, key).items(), key=lambda group: -len(group[1]))
 
     def to_json(self) -> dict[str, Any]:
         """Return the profile as JSON-ready builtins: the shares of each group, and every subgraph."""
@@ -153,7 +151,7 @@ def _range(low: float, high: float) -> str:
 
 
 def _shares(members: Sequence[ProfiledSubgraph], shared: float) -> dict[str, Any]:
-    mean, count = _mean(members, shared), max(1, len(members))
+    mean, count = combined([item.speed for item in members], shared), max(1, len(members))
     verdicts = [item.speed.verdict for item in members]
     return {
         "subgraphs": len(members),
@@ -171,21 +169,15 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(present) if present else None
 
 
-def _mean(members: Sequence[ProfiledSubgraph], shared: float) -> Interval | None:
-    return combined([item.speed for item in members], shared)
-
-
 def tables(view: CompilerProfile) -> Iterator[Table]:
     """Yield a table of all subgraphs, and one per way to divide them. All shares are in percent."""
     right = (f"t = {view.tolerance}", "fp64")
     headers = ("", "subgraphs", "slower", "tied", "faster", "open", "speed-up", *right, *CODE)
     whole = f"{view.compiler} against eager (shares in %)", [(view.compiler, list(view.subgraphs))]
     for heading, parts in (whole, *((f"By {division}", parts) for division, parts in view.groups())):
-        rows = tuple(_row(name, members, view) for name, members in parts)
+        rows = tuple((name, *_cells(_shares(members, view.shared))) for name, members in parts)
         table = Table(heading, headers, rows, brief=("speed-up",))
-        for header in () if view.has_code else CODE:
-            table = table.without(header)
-        yield table
+        yield table if view.has_code else table.without(*CODE)
 
 
 def sentences(view: CompilerProfile) -> Iterator[str]:
@@ -204,18 +196,11 @@ def sentences(view: CompilerProfile) -> Iterator[str]:
         yield f"{counted(view.failed, 'subgraph')} gave no speed and are in no row."
 
 
-def _row(name: str, members: Sequence[ProfiledSubgraph], view: CompilerProfile) -> tuple[str, ...]:
-    return name, *_cells(_shares(members, view.shared))
-
-
 def _cells(shares: dict[str, Any]) -> tuple[str, ...]:
-    speed_up = shares["speed_up"]
-    percents = [f"{100 * shares[name]:.0f}" for name in ("slower", "same", "faster", "unresolved")]
-    mean = NONE if speed_up is None else str(Interval(*speed_up))
     return (
         str(shares["subgraphs"]),
-        *percents,
-        mean,
+        *(f"{100 * shares[name]:.0f}" for name in ("slower", "same", "faster", "unresolved")),
+        NONE if shares["speed_up"] is None else str(Interval(*shares["speed_up"])),
         *(f"{100 * shares[name]:.0f}" for name in ("agrees", "accurate")),
         NONE if shares["kernels"] is None else f"{shares['kernels']:g}",
         NONE if shares["call_path"] is None else f"{100 * shares['call_path']:.0f}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 
 from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.errors import UserError
@@ -53,13 +53,8 @@ def rescored(
 
 def nearest(name: str, tasks: Sequence[str]) -> list[str]:
     """Return the tasks in the order of their likeness to a name. The ids that hold the name lead."""
-    matcher = SequenceMatcher(b=name)
-
-    def likeness(task: str) -> tuple[bool, float]:
-        matcher.set_seq1(task)
-        return name in task, matcher.ratio()
-
-    return sorted(tasks, key=likeness, reverse=True)
+    alike = get_close_matches(name, tasks, n=max(1, len(tasks)), cutoff=0.0)
+    return sorted(alike, key=lambda task: name not in task)
 
 
 def caveats(run: Run, view: Run) -> list[str]:

@@ -56,11 +56,11 @@ class Table:
         """The width of each column: that of its longest cell, in characters."""
         return [max(map(len, column)) for column in zip(self.headers, *self.rows, strict=True)]
 
-    def without(self, header: str) -> Table:
-        """Return the table without one of its columns."""
-        at = self.headers.index(header)
-        rows = tuple(row[:at] + row[at + 1 :] for row in self.rows)
-        return replace(self, headers=self.headers[:at] + self.headers[at + 1 :], rows=rows)
+    def without(self, *headers: str) -> Table:
+        """Return the table without the columns of these headers, as far as it has them."""
+        places = [index for index, header in enumerate(self.headers) if header not in headers]
+        head, *rows = (tuple(row[index] for index in places) for row in (self.headers, *self.rows))
+        return replace(self, headers=head, rows=tuple(rows))
 
     def in_brief(self) -> Table:
         """Return the table without the intervals of its ``brief`` columns."""
@@ -126,13 +126,13 @@ def _board_row(row: board.ScoreRow, accurate: board.ScoreRow | None, mean: str, 
     return (
         row.name,
         score(row.scores.as_),
-        _percent(row.possible.share, NONE),
+        percent(row.possible.share),
         NONE if accurate is None else score(accurate.scores.as_),
         score(row.scores.as_published),
         mean,
-        _percent(row.correct, NONE),
-        NONE if accurate is None else _percent(accurate.correct, NONE),
-        _percent(row.fast1, NOT_MEASURED if row.subgraphs else NONE),
+        percent(row.correct),
+        NONE if accurate is None else percent(accurate.correct),
+        percent(row.fast1, NOT_MEASURED if row.subgraphs else NONE),
         share(row.subgraphs - row.missing, row.subgraphs + left_out),
     )
 
@@ -162,7 +162,7 @@ def about_possible(at: int) -> str:
 
 def possible_cell(value: possible.Possible | None) -> str:
     """Return a share in percent, with the number of subgraphs in brackets."""
-    return NONE if value is None or not value.subgraphs else f"{_percent(value.share, NONE)} ({value.subgraphs})"
+    return NONE if value is None or not value.subgraphs else f"{percent(value.share)} ({value.subgraphs})"
 
 
 def share(judged: int, subgraphs: int) -> str:
@@ -240,7 +240,7 @@ def _task(task: str, records: list[Record], judged: Sequence[Judged], run: Run) 
         *([held_out_share(records), str(speed_retention(records) or NONE)] if has_held_out(run) else []),
         covered(records),
         score(es.evaluate(judged, run.score_settings).as_) if judged else NONE,
-        ", ".join(filter(None, [outcome(records), f"{missing} not judged" if missing else ""])),
+        ", ".join(filter(None, [tally(map(ending, records)), f"{missing} not judged" if missing else ""])),
     )
 
 
@@ -257,7 +257,8 @@ def interval(
     records: Iterable[Record], arm: str, run: Run, at: int = T_STRICT, criterion: Criterion = "ladder"
 ) -> Interval | None:
     """Return the speed-up as :func:`speed_up` does, as numbers; None if nothing that is correct was measured."""
-    return combined(_measured(_correct(records, arm, at, criterion)), offset(run))
+    results = _correct(records, arm, at, criterion)
+    return combined([result.speed for result in results if result.speed is not None], offset(run))
 
 
 def offset(run: Run) -> float:
@@ -268,10 +269,6 @@ def offset(run: Run) -> float:
 def _correct(records: Iterable[Record], arm: str, at: int, criterion: Criterion) -> list[ArmResult]:
     counted_records = [record for record in records if arm == "candidate" or arm in record.baselines]
     return [record.result(arm) for record in counted_records if from_record(record, arm, criterion).correct_at(at)]
-
-
-def _measured(results: Iterable[ArmResult]) -> list[Speed]:
-    return [result.speed for result in results if result.speed is not None]
 
 
 def covered(records: Sequence[Record]) -> str:
@@ -287,10 +284,9 @@ def covered(records: Sequence[Record]) -> str:
     return f"{low[0]}/{low[1]}" if low == high else f"{low[0]}-{high[0]}/{high[1]}"
 
 
-def outcome(records: Iterable[Record]) -> str:
-    """Return how many subgraphs ended in which way: ``4 faster, 1 slower, 1 crash``."""
-    counts = Counter(ending(record) for record in records)
-    return ", ".join(f"{count} {what}" for what, count in counts.most_common())
+def tally(endings: Iterable[str]) -> str:
+    """Return how often each ending is among these, the most frequent first: ``4 faster, 1 slower, 1 crash``."""
+    return ", ".join(f"{count} {what}" for what, count in Counter(endings).most_common())
 
 
 def ending(record: Record) -> str:
@@ -308,7 +304,9 @@ def subgraph_table(run: Run, candidate: str) -> Table:
     The verdict of a subgraph that is not correct is how it failed.
     """
     headers = ("task", "subgraph", "eager us", "candidate us", "speed-up", "verdict")
-    lines = tuple((record.task, record.subgraph, *_timed(record), _verdict(record)) for record in run.of(candidate))
+    lines = tuple(
+        (record.task, record.subgraph, *timed(record.arm.speed), _verdict(record)) for record in run.of(candidate)
+    )
     about = (
         "Times in microseconds per call. Speed-up: eager us / candidate us, with its 95 % interval. The verdict of a "
         "subgraph that is not correct is how it failed. Unresolved: the interval allows no verdict on the speed."
@@ -321,8 +319,8 @@ def _verdict(record: Record) -> str:
     return ending(record) + (", launch-bound" if speed is not None and speed.launch_bound else "")
 
 
-def _timed(record: Record) -> tuple[str, str, str]:
-    speed = record.arm.speed
+def timed(speed: Speed | None) -> tuple[str, str, str]:
+    """Return both times in microseconds per call, and the ratio with its interval."""
     if speed is None:
         return NONE, NONE, NONE
     return digits(speed.eager_us), digits(speed.other_us), str(Interval.of(speed))
@@ -399,8 +397,7 @@ def held_out_table(run: Run, candidate: str) -> Table:
 def _outcomes(records: Iterable[Record]) -> str:
     """Return how many further sizes ended in which way."""
     pairs = [(record, item) for record in records for item in record.held_out_judged]
-    counts = Counter(item.outcome(record.criterion, record.tolerance) for record, item in pairs)
-    return ", ".join(f"{count} {what}" for what, count in counts.most_common()) or "none"
+    return tally(item.outcome(record.criterion, record.tolerance) for record, item in pairs) or "none"
 
 
 def _held_out(record: Record, item: FurtherSize) -> tuple[str, str]:
@@ -428,5 +425,6 @@ def score(value: float | None, absent: str = NOT_MEASURED) -> str:
     return absent if value is None else f"{value:.3f}"
 
 
-def _percent(value: float | None, absent: str) -> str:
+def percent(value: float | None, absent: str = NONE) -> str:
+    """Return a share as percent with one decimal, or ``absent`` if there is none."""
     return absent if value is None else f"{100.0 * value:.1f}"

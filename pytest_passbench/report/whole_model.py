@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_passbench.core.escape import line
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.ladder import NEVER, right_at
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import RAN, Record, Speed
@@ -172,9 +173,7 @@ def pass_table(report: ModelReport) -> Table:
 def operator_table(report: ModelReport) -> Table:
     """Return eager's time by operator, the longest first, with how many calls kernels replace."""
     total = sum(call.seconds for call in report.calls) or 1.0
-    groups: dict[str, list[OperatorCall]] = {}
-    for call in report.calls:
-        groups.setdefault(call.operator, []).append(call)
+    groups = grouped(report.calls, lambda call: call.operator)
     ranked = sorted(groups.items(), key=lambda item: -sum(call.seconds for call in item[1]))
     rows = [_operator(name, calls, total) for name, calls in ranked[:MAX_OPERATORS]]
     rest = [call for _, calls in ranked[MAX_OPERATORS:] for call in calls]

@@ -13,8 +13,8 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,7 +22,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import decode, opened
 from pytest_passbench.core.jsontext import parse
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.record import Record
+from pytest_passbench.core.record import Key, Record
 from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.core.run import Run, plain
 from pytest_passbench.core.settings import LATEST
@@ -37,9 +37,6 @@ COMMAND = "command.json"
 SCHEMA = "passbench-journal/1"
 #: The fields of a header that are objects; all others are texts.
 _OBJECTS = ("settings", "candidates")
-
-Key = tuple[str, str, str]
-"""The task, the candidate and the subgraph of a record."""
 
 
 class Journal:
@@ -82,13 +79,13 @@ class Journal:
         self._file.close()
 
 
-@dataclass
+@dataclass(frozen=True)
 class Journaled:
     """The contents of a run's journals. ``cut`` counts the lines that are not whole."""
 
     header: dict[str, Any]
-    records: list[Record] = field(default_factory=list)
-    cut: int = 0
+    records: list[Record]
+    cut: int
 
 
 def _journals(folder: Path) -> list[Path]:
@@ -106,30 +103,34 @@ def read(folder: Path) -> Journaled:
     The journal of a worker that was lost before it wrote a whole line says nothing. Raises UserError if there is no
     journal, or none of this version.
     """
-    paths = _journals(folder)
-    journaled: Journaled | None = None
-    lines = {path: _lines(path) for path in paths}
-    begun = [path for path in paths if lines[path][0]]
-    for path in begun or paths[:1]:
-        part = _journaled(path, *lines[path])
-        if journaled is None:
-            journaled = part
-        elif part.header == journaled.header:
-            journaled.records += part.records
-            journaled.cut += part.cut
-        else:
+    lines = {path: _lines(path) for path in _journals(folder)}
+    begun = [path for path in lines if lines[path][0]] or list(lines)[:1]
+    parts = {path: _parsed(path, lines[path][0]) for path in begun}
+    header, _ = parts[begun[0]]
+    for path, (other, _) in parts.items():
+        if other != header:
             raise UserError("is of another run than the journals beside it", where=path, remedy="remove the folder")
-    assert journaled is not None
-    journaled.cut += sum(lines[path][1] for path in paths if begun and path not in begun)
-    return journaled
+    records = [record for _, part in parts.values() for record in part]
+    return Journaled(header, records, sum(cut for _, cut in lines.values()))
 
 
 def _lines(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """Return the contents of the lines that are whole, and the number of those that are not."""
+    contents: list[dict[str, Any]] = []
+    cut = 0
     with opened(path, MAX_BYTES) as file:
-        return _whole(iter(lambda: file.readline(MAX_BYTES), b""), path)
+        for line in iter(lambda: file.readline(MAX_BYTES), b""):
+            digest, _, text = line.removesuffix(b"\n").partition(b" ")
+            if line.endswith(b"\n") and hashlib.sha256(text).hexdigest().encode() == digest:
+                content = parse(decode(text, path), path, decode_special)
+                contents += [content] if isinstance(content, dict) else []
+            else:
+                cut += 1
+    return contents, cut
 
 
-def _journaled(path: Path, contents: list[dict[str, Any]], cut: int) -> Journaled:
+def _parsed(path: Path, contents: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Record]]:
+    """Return the header and the records of a journal's lines. Raises UserError if they have another form."""
     first = contents[0] if contents else {}
     if first.get("schema") != SCHEMA or not isinstance(first.get("header"), dict):
         remedy = "start the run anew: it was interrupted before it began, or is of another version"
@@ -140,18 +141,13 @@ def _journaled(path: Path, contents: list[dict[str, Any]], cut: int) -> Journale
         records = [Record.from_data(content.get("record")) for content in contents[1:]]
     except Rejected as error:
         raise UserError(f"has another form: {error}", where=path, remedy="start the run anew") from None
-    return Journaled(first["header"], records, cut)
-
-
-def key_of(record: Record) -> Key:
-    """Return what a record is of: of two with the same key, the later one counts."""
-    return record.task, record.candidate, record.subgraph
+    return first["header"], records
 
 
 def last_records(folder: Path) -> dict[Key, Record]:
     """Return the last record of each key in a folder's journals; none if there is no journal that can be read."""
     try:
-        return {key_of(record): record for record in read(folder).records}
+        return {record.key: record for record in read(folder).records}
     except UserError:
         return {}
 
@@ -171,20 +167,6 @@ def remove_halves(earlier: Earlier, report_dir: Path) -> None:
         with contextlib.suppress(UserError, OSError):  # another run's that cannot be read, or is read-only
             if read(folder).header == earlier.header:
                 remove(folder)
-
-
-def _whole(lines: Iterable[bytes], path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Return the contents of the lines that are whole, and the number of those that are not."""
-    contents: list[dict[str, Any]] = []
-    cut = 0
-    for line in lines:
-        digest, _, text = line.removesuffix(b"\n").partition(b" ")
-        if line.endswith(b"\n") and hashlib.sha256(text).hexdigest().encode() == digest:
-            content = parse(decode(text, path), path, decode_special)
-            contents += [content] if isinstance(content, dict) else []
-        else:
-            cut += 1
-    return contents, cut
 
 
 def interrupted_folder(folder: str, report_dir: Path, base: Path) -> Path:
@@ -250,7 +232,7 @@ def read_interrupted(folder: Path) -> Earlier:
     """
     check_open(folder)
     journaled = read(folder)
-    records = {key_of(record): record for record in journaled.records if record.judged}
+    records = {record.key: record for record in journaled.records if record.judged}
     return Earlier(folder, journaled.header, records, journaled.cut)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from pytest_passbench.candidate.layout import Candidate
@@ -11,7 +11,6 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
-from pytest_passbench.run.ledger import Ledger
 from pytest_passbench.suite.find import TaskRef
 from pytest_passbench.suite.taskfile import task_hash
 
@@ -95,17 +94,9 @@ def records(
 
 
 def judge_all(
-    judge: Judge, ledger: Ledger, tasks: Sequence[Task], on_record: Callable[[Record], None] | None = None
-) -> None:
-    """Judge every task for every candidate of the ledger, which takes each record as it is made."""
-    t, criterion = ledger.settings.tolerance, ledger.settings.criterion
-    judge.expected = sum(len(task.subgraphs) for task in tasks) * len(ledger.candidates)
+    judge: Judge, tasks: Sequence[Task], candidates: Sequence[Candidate], settings: Settings
+) -> Iterator[Record]:
+    """Yield the judge's records of every task and candidate."""
     for task in tasks:
-        for candidate in ledger.candidates:
-            ledger.expect(task.id, candidate.name, len(task.subgraphs))
-    for task in tasks:
-        for candidate in ledger.candidates:
-            for record in records(judge, task, candidate, t, criterion=criterion):
-                ledger.add(record)
-                if on_record is not None:
-                    on_record(record)
+        for candidate in candidates:
+            yield from records(judge, task, candidate, settings.tolerance, criterion=settings.criterion)

@@ -21,7 +21,7 @@ from pytest_passbench.core.device import gpu_index, is_cuda
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.harness import harness_hash
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.record import DISQUALIFIED, RAN, ArmResult, Record
+from pytest_passbench.core.record import DISQUALIFIED, RAN, ArmResult, Key, Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings, same_in
 from pytest_passbench.kernels import toolchain
@@ -29,6 +29,7 @@ from pytest_passbench.run.process_limits import check_limits
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.core.task import Task
     from pytest_passbench.report.report import Report
     from pytest_passbench.run.stored import StoredRun
 
@@ -113,8 +114,13 @@ class Ledger:
     started: str = field(default_factory=now)
     interrupted: bool = False
     selected: dict[str, dict[str, int]] = field(default_factory=dict)
-    _records: dict[tuple[str, str, str], Record] = field(default_factory=dict)
+    _records: dict[Key, Record] = field(default_factory=dict)
     _left_out: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def select(self, tasks: Iterable[Task]) -> None:
+        """Note that these tasks are to be judged, whole, for every candidate."""
+        counts = {task.id: len(task.subgraphs) for task in tasks}
+        self.tasks, self.selected = list(counts), {item.name: dict(counts) for item in self.candidates}
 
     def expect(self, task: str, candidate: str, count: int) -> None:
         """Note how many subgraphs of a task are to be judged for a candidate."""
@@ -135,12 +141,11 @@ class Ledger:
 
     def add(self, record: Record) -> None:
         """Take a record in. It replaces one of the same subgraph and candidate, of a test that was run again."""
-        key = record.task, record.candidate, record.subgraph
-        before = self._records.get(key)
-        self._left_out[key[:2]] += len(record.left_out) - (len(before.left_out) if before is not None else 0)
-        self._records[key] = record
+        before = self._records.get(record.key)
+        self._left_out[record.key[:2]] += len(record.left_out) - (len(before.left_out) if before is not None else 0)
+        self._records[record.key] = record
 
-    def has(self, key: tuple[str, str, str]) -> bool:
+    def has(self, key: Key) -> bool:
         """Return True if there is a record of this task, candidate and subgraph."""
         return key in self._records
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.record import Key
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings, same_in
 from pytest_passbench.run.results_file import check_untouched
@@ -87,14 +88,13 @@ def _described(run: Run) -> str:
 
 
 def _check_apart(shards: Sequence[tuple[Path, Run]]) -> None:
-    judged_in: dict[tuple[str, str, str], Path] = {}
+    judged_in: dict[Key, Path] = {}
     for path, run in shards:
         for record in run.records:
-            key = (record.candidate, record.task, record.subgraph)
-            if key in judged_in:
-                what = f"has {record.task}::{record.subgraph} of {record.candidate}, as {judged_in[key]} has"
+            if record.key in judged_in:
+                what = f"has {record.task}::{record.subgraph} of {record.candidate}, as {judged_in[record.key]} has"
                 raise UserError(what, where=path, remedy="give every shard once")
-            judged_in[key] = path
+            judged_in[record.key] = path
 
 
 def common(values: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from jsonschema.protocols import Validator
 
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.record import HARNESS_FAIL, RAN, ArmResult, Record, Speed
+from pytest_passbench.core.record import HARNESS_FAIL, RAN, ArmResult, Key, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.score.subgraph import possible
 
@@ -43,16 +43,14 @@ def _faults(run: Run) -> Iterator[str]:
     if not width >= 0:
         yield f"noise.width: {width} is not a width"
     listed = {candidate.get("name") for candidate in run.candidates}
-    keys: set[tuple[str, str, str]] = set()
+    keys: set[Key] = set()
     for index, record in enumerate(run.records):
-        key = (record.task, record.subgraph, record.candidate)
-        if key in keys:
+        if record.key in keys:
             yield f"records[{index}]: {record.task}/{record.subgraph} of {record.candidate} a second time"
-        keys.add(key)
+        keys.add(record.key)
         if listed and record.candidate not in listed:
             yield f"records[{index}].candidate: {abbreviated(record.candidate)} is not among the candidates"
-        for fault in _of_record(record):
-            yield f"records[{index}].{fault}"
+        yield from (f"records[{index}].{fault}" for fault in _of_record(record))
 
 
 def _of_record(record: Record) -> Iterator[str]:
@@ -70,30 +68,27 @@ def _of_record(record: Record) -> Iterator[str]:
             yield f"baselines.{name}.status: harness_fail, which is a subgraph's and no arm's"
         if record.arm.status == arm.status == RAN and not arm.correct_from:
             yield f"baselines.{name}.correct_from: empty, though it ran beside the candidate"
-    if record.against is not None:
-        if record.against.arm.status == HARNESS_FAIL:
-            yield "against.arm.status: harness_fail, which is a subgraph's and no arm's"
-        for fault in _of_arm(record.against.arm, len(record.dtypes)):
-            yield f"against.arm.{fault}"
-        if record.against.speed is not None:
-            for fault in _of_speed(record.against.speed):
-                yield f"against.speed.{fault}"
-            if record.arm.speed is None or record.against.arm.speed is None:
-                yield "against.speed: a ratio of what was not measured"
-    if record.stored is not None:
-        for name, speed in (("speed", record.stored.speed), ("again", record.stored.again)):
-            for fault in _of_speed(speed) if speed is not None else ():
-                yield f"stored.{name}.{fault}"
     if sum(item.arm.speed is not None for item in record.held_out) > 1:
         yield "held_out: more than one of the sizes was measured"
-    for index, item in enumerate(record.held_out):
-        for fault in _of_arm(item.arm, len(item.dtypes)):
-            yield f"held_out[{index}].arm.{fault}"
     if record.arm.status == RAN and not record.arm.correct_from:
         yield "arm.correct_from: empty, though the candidate ran"
-    for name, arm in [("arm", record.arm), *((f"baselines.{name}", arm) for name, arm in record.baselines.items())]:
-        for fault in _of_arm(arm, len(record.dtypes)):
-            yield f"{name}.{fault}"
+    arms = [("arm", record.arm, record.dtypes)]
+    arms += [(f"baselines.{name}", arm, record.dtypes) for name, arm in record.baselines.items()]
+    arms += [(f"held_out[{index}].arm", item.arm, item.dtypes) for index, item in enumerate(record.held_out)]
+    speeds: list[tuple[str, Speed | None]] = []
+    if record.stored is not None:
+        speeds += [("stored.speed", record.stored.speed), ("stored.again", record.stored.again)]
+    if record.against is not None:
+        arms.append(("against.arm", record.against.arm, record.dtypes))
+        speeds.append(("against.speed", record.against.speed))
+        if record.against.arm.status == HARNESS_FAIL:
+            yield "against.arm.status: harness_fail, which is a subgraph's and no arm's"
+        if record.against.speed is not None and (record.arm.speed is None or record.against.arm.speed is None):
+            yield "against.speed: a ratio of what was not measured"
+    for name, arm, dtypes in arms:
+        yield from (f"{name}.{fault}" for fault in _of_arm(arm, len(dtypes)))
+    for name, speed in speeds:
+        yield from (f"{name}.{fault}" for fault in (_of_speed(speed) if speed is not None else ()))
 
 
 def _of_arm(arm: ArmResult, outputs: int) -> Iterator[str]:
@@ -108,8 +103,7 @@ def _of_arm(arm: ArmResult, outputs: int) -> Iterator[str]:
         if any(ratio < 0 for ratio in ratios):
             yield f"{name}: a ratio below 0"
     if arm.speed is not None:
-        for fault in _of_speed(arm.speed):
-            yield f"speed.{fault}"
+        yield from (f"speed.{fault}" for fault in _of_speed(arm.speed))
 
 
 def _of_speed(speed: Speed) -> Iterator[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.ladder import right_at
-from pytest_passbench.core.record import Record, Stored
+from pytest_passbench.core.record import Key, Record, Stored
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import same_in
 from pytest_passbench.report import changes, run_text
@@ -31,17 +32,15 @@ class StoredRun:
     names: Mapping[str, str]
     limit: float = 0.0
     strict: bool = False
-    _records: dict[tuple[str, str, str], Record] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self._records.update(
-            {(record.candidate, record.task, record.subgraph): record for record in self.run.records}
-        )
+    @cached_property
+    def _records(self) -> dict[Key, Record]:
+        return {record.key: record for record in self.run.records}
 
     def put(self, record: Record) -> None:
         """Put into a record what the earlier run says of its subgraph, if anything."""
         name = self.names.get(record.candidate)
-        then = self._records.get((name, record.task, record.subgraph)) if name is not None else None
+        then = self._records.get((record.task, name, record.subgraph)) if name is not None else None
         if then is not None:
             record.stored = stored(then, record)
 
@@ -56,25 +55,17 @@ class StoredRun:
 
     def describe(self, environment: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the results file keeps of the earlier run, JSON-ready. ``environment`` is the present run's."""
+        names = dict.fromkeys(self.names.values())
+        left_out = filter(None, (run_text.left_out_sentence(self.run, name) for name in names))
         return {
             "file": str(self.path),
             "digest": self.run.digest,
             "started": self.run.started,
             "candidates": dict(self.names),
             "noise": {name: self.run.noise[name] for name in ("delta", "offset") if name in self.run.noise},
-            "subgraphs": sum(record.candidate in self.names.values() for record in self.run.records),
-            "warnings": [*warnings(self.run, environment), *map(_of_earlier, self._sentences())],
+            "subgraphs": sum(record.candidate in names for record in self.run.records),
+            "warnings": [*warnings(self.run, environment), *(f"In the earlier run {text}" for text in left_out)],
         }
-
-    def _sentences(self) -> Iterator[str]:
-        """Yield on how many subgraphs each earlier candidate was judged, if not on all."""
-        yield from filter(
-            None, (run_text.left_out_sentence(self.run, name) for name in dict.fromkeys(self.names.values()))
-        )
-
-
-def _of_earlier(sentence: str) -> str:
-    return f"In the earlier run {sentence}"
 
 
 def read(path: Path) -> tuple[Path, Run]:

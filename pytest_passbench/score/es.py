@@ -88,15 +88,10 @@ def evaluate(subgraphs: Sequence[Judged], settings: ScoreSettings) -> Scores:
 
 @lru_cache(maxsize=4096)  # a run is shown in several tables, and may have many tasks that were not judged
 def _evaluated(subgraphs: tuple[Judged, ...], settings: ScoreSettings) -> Scores:
-    es = es_curve(subgraphs, settings, guard=True)
-    published = es_curve(subgraphs, settings, guard=False)
-    s = {t: s_at(subgraphs, t, settings) for t in ladder(settings.interpretation)}
+    steps = ladder(settings.interpretation)
+    es, published = ({t: es_at(subgraphs, t, settings, guard=guard) for t in steps} for guard in (True, False))
+    s = {t: s_at(subgraphs, t, settings) for t in steps}
     return Scores(s, es, aggregate(es), published, aggregate(published))
-
-
-def es_curve(subgraphs: Sequence[Judged], settings: ScoreSettings, *, guard: bool) -> Curve:
-    """Return ES(t) at every t of the interpretation."""
-    return {t: es_at(subgraphs, t, settings, guard=guard) for t in ladder(settings.interpretation)}
 
 
 def s_at(subgraphs: Sequence[Judged], t: int, settings: ScoreSettings) -> float | None:

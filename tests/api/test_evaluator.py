@@ -13,7 +13,7 @@ import pytest
 
 import pytest_passbench
 from pytest_passbench.api import backend as backends
-from pytest_passbench.api.backend import MachineReport, SelectionReport, SubgraphReport
+from pytest_passbench.api.backend import MachineReport
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
@@ -38,9 +38,8 @@ class Backend:
             for task in call.tasks:
                 for candidate in call.candidates:
                     self.seen.append({path.name: path.read_text() for path in candidate.path.glob("*")})
-                    yield SelectionReport(task.id, candidate.name, len(task.subgraphs))
                     for subgraph in task.subgraphs:
-                        yield SubgraphReport(self.record(task, subgraph, candidate))
+                        yield self.record(task, subgraph, candidate)
             yield MachineReport("", {"sandbox": "fake"}, {"sessions": 0})
         except BaseException:
             self.stops += 1

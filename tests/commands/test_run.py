@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pytest_passbench.api import evaluator
-from pytest_passbench.api.backend import MachineReport, SelectionReport, SubgraphReport
+from pytest_passbench.api.backend import MachineReport
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.exits import HARNESS_FAILED
@@ -24,7 +24,6 @@ class Backend:
     def judge(self, call):
         for task in call.tasks:
             for candidate in call.candidates:
-                yield SelectionReport(task.id, candidate.name, len(task.subgraphs))
                 for subgraph in task.subgraphs:
                     told = dict(subgraph.meta)
                     if told.get("interrupt"):
@@ -33,7 +32,7 @@ class Backend:
                         raise UserError("a fault of the task")
                     status = told.get("status", "ran")
                     arm = right() if status == "ran" else ArmResult(status)
-                    yield SubgraphReport(record_of(task.id, subgraph.id, arm, candidate.name))
+                    yield record_of(task.id, subgraph.id, arm, candidate.name)
         yield MachineReport("a/0", {"sandbox": "fake", "cpu": "one"}, {"sessions": 2, "width": 0.01})
         yield MachineReport("b/0", {"sandbox": "fake", "cpu": "two"}, {"sessions": 3, "width": 0.02})
 

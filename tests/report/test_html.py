@@ -301,4 +301,4 @@ def test_any_run_has_a_page(name):
 
 def test_the_templates_are_in_the_package():
     folder = Path(html.__file__).parent / "templates"
-    assert {path.name for path in folder.iterdir()} == {"page.html.j2", "style.css", "script.js", "sorting.js"}
+    assert {path.name for path in folder.iterdir()} == {"page.html.j2", "style.css", "script.js"}

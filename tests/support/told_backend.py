@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from pytest_passbench.api.backend import MachineReport, SelectionReport, SubgraphReport
+from pytest_passbench.api.backend import MachineReport
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import ArmResult
 from support.made_records import record_of, right
@@ -32,9 +32,8 @@ class ToldBackend:
                     text = "".join(path.read_text() for path in candidate.path.glob("*.py"))
                     if "FAULT" in text:
                         raise UserError("the judge's process was lost twice")
-                    yield SelectionReport(task.id, candidate.name, len(task.subgraphs))
                     for subgraph in task.subgraphs:
-                        yield SubgraphReport(record_of(task.id, subgraph.id, self._arm(text), candidate.name))
+                        yield record_of(task.id, subgraph.id, self._arm(text), candidate.name)
             yield MachineReport("", {"sandbox": "none: told"}, {})
         finally:
             self.busy -= 1

@@ -122,16 +122,9 @@ class _KernelReader:
             raise kernel_refused("", "a Triton kernel nests too deeply", file, definition.lineno) from None
         parameters = tuple(argument.arg for argument in source_definition.arguments)
         types = {item.arg: item.annotation.attr for item in all_arguments(arguments) if _is_type(item.annotation)}
+        options = source_definition.options
         return KernelText(
-            file,
-            definition.lineno,
-            name,
-            source,
-            parameters,
-            constexprs,
-            source_definition.options,
-            types=types,
-            lines=lines,
+            file, definition.lineno, name, source, parameters, constexprs, options, types=types, lines=lines
         )
 
 

@@ -40,14 +40,15 @@ class ComparableRuns:
 
     @property
     def about(self) -> str:
-        """The conditions in a sentence's part, without those that are as always."""
+        """The :attr:`unusual` conditions as a part of a sentence."""
         return ", ".join(f"{name} {value}" for name, value in self.unusual)
 
     @property
     def unusual(self) -> list[tuple[str, str]]:
-        """The conditions without those that are as always."""
-        usual = _usual(self)
-        return [(name, value) for name, value in self.conditions.items() if name not in usual]
+        """The conditions without those that are the defaults, and need no mention."""
+        defaults = {**_USUAL, **asdict(ScoreSettings())}
+        usual = {name.replace("_", " "): _text(value) for name, value in defaults.items() if name not in ALWAYS}
+        return [(name, value) for name, value in self.conditions.items() if usual.get(name) != value]
 
 
 def conditions(run: Run) -> dict[str, str]:
@@ -93,7 +94,8 @@ def differences(a: Run, b: Run) -> list[str]:
     texts = [f"{name} {first[name]} here, {other[name]} there" for name in first if first[name] != other[name]]
     if first["tasks"] == other["tasks"] and set(a.tasks) != set(b.tasks):
         texts.append(f"other tasks ({len(set(a.tasks) & set(b.tasks))} of {first['tasks']} are the same)")
-    edited = [task for task, value in _hashes(a).items() if _hashes(b).get(task, value) != value]
+    hashes, others = (run.hashes.get("tasks", {}) for run in (a, b))
+    edited = [task for task, value in hashes.items() if others.get(task, value) != value]
     if edited:
         texts.append(f"task {edited[0]} has other contents" + (f", {len(edited)} in all" if edited[1:] else ""))
     return texts
@@ -105,18 +107,6 @@ def _apart(run: Run, before: Sequence[Run]) -> str:
         return ""
     texts, index = min(candidates, key=lambda item: len(item[0]))
     return f"Not compared with board {index}: {'; '.join(texts)}."
-
-
-def _hashes(run: Run) -> dict[str, str]:
-    hashes = run.hashes.get("tasks")
-    return hashes if isinstance(hashes, dict) else {}
-
-
-def _usual(group: ComparableRuns) -> set[str]:
-    """Return the names of conditions that are the defaults, and need no mention."""
-    defaults = {**_USUAL, **asdict(ScoreSettings())}
-    usual = {name.replace("_", " "): _text(value) for name, value in defaults.items() if name not in ALWAYS}
-    return {name for name, value in group.conditions.items() if usual.get(name) == value}
 
 
 def _text(value: Any) -> str:

@@ -20,7 +20,6 @@ from pytest_passbench.report.board.standings import Board, RankedRow, when
 from pytest_passbench.report.board.texts import TITLE
 from pytest_passbench.report.drawing import Drawing, as_file, in_page
 from pytest_passbench.report.html.render import NAME as REPORT
-from pytest_passbench.report.html.render import with_sorting
 from pytest_passbench.report.pdf import as_pdf
 from pytest_passbench.report.tables import NONE
 
@@ -40,16 +39,14 @@ def render(boards: Sequence[Board], folder: Path | None = None) -> str:
     return pages.render(
         "board.html",
         TITLE,
-        with_sorting(pages.FOLDER / "board.js"),
+        pages.with_sorting(pages.FOLDER / "board.js"),
         boards=[_board(board, index, folder) for index, board in enumerate(boards, 1)],
         columns=texts.COLUMNS,
     )
 
 
 def _board(board: Board, index: int, folder: Path | None) -> dict[str, Any]:
-    table = texts.rows_table(board, index)
-    for header in ELSEWHERE:
-        table = table.without(header) if header in table.headers else table
+    table = texts.rows_table(board, index).without(*ELSEWHERE)
     return {
         "index": index,
         "heading": texts.heading(board),

@@ -9,6 +9,7 @@ from itertools import combinations
 from math import log, log1p
 from typing import Literal
 
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
@@ -135,10 +136,7 @@ def standings(group: ComparableRuns, latest: bool = False, between: float = BETW
     judgements.sort(key=lambda item: item.source.run.started)
     if latest:
         judgements = list({(item.kind, item.name): item for item in judgements}.values())
-    shared: dict[tuple[str, ...], list[_Judgement]] = {}
-    for judgement in judgements:
-        shared.setdefault(judgement.identity, []).append(judgement)
-    entries = [_entry(same) for same in shared.values()]
+    entries = [_entry(same) for same in grouped(judgements, lambda item: item.identity).values()]
     all_terms = [entry.terms for entry in entries if entry.terms is not None]
     entries.append(_eager(group.sources[0].run, all_terms))
     entries.sort(key=lambda entry: (-(entry.row.as_.ratio if entry.row.as_ else 0.0), entry.row.name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,16 @@ from pytest_passbench.core.escape import cell, line
 from pytest_passbench.core.ladder import T_STRICT
 from pytest_passbench.report import markdown, terminal
 from pytest_passbench.report.board.standings import Board, Gap, RankedRow, label, what, when
-from pytest_passbench.report.tables import NONE, NOT_MEASURED, POSSIBLE, Table, about_possible, possible_cell
+from pytest_passbench.report.tables import (
+    NONE,
+    NOT_MEASURED,
+    POSSIBLE,
+    Table,
+    about_possible,
+    percent,
+    possible_cell,
+    score,
+)
 from pytest_passbench.score import es
 from pytest_passbench.score.classes import CLASSES
 from pytest_passbench.score.es import ladder
@@ -95,9 +104,7 @@ def as_latex(boards: Sequence[Board]) -> str:
     """Return the boards as LaTeX tables for the package booktabs, to be included by ``\\input``."""
     parts = ["% Needs \\usepackage{booktabs}. Written by `passbench board`; intervals are those of 95 %."]
     for index, board in enumerate(boards, 1):
-        table = rows_table(board, index)
-        for header in ("content", "subgraphs", "runs"):
-            table = table.without(header) if header in table.headers else table
+        table = rows_table(board, index).without("content", "subgraphs", "runs")
         if len({when(row) for row in board.rows if row.started}) < 2:
             table = table.without("run")
         parts.append(_tabular(table, f"tab:passbench-{index}", f"{board.group.about}."))
@@ -183,19 +190,15 @@ def _plain(value: Any) -> Any:
 
 def rows_table(board: Board, index: int) -> Table:
     """Return the table of a board's rows, the ``index``-th board from 1."""
-    headers = (
-        "", "AS", POSSIBLE, "alike", "above / this", "real", "G-Mean", "AS (fp64)", "correct %", "correct (fp64) %",
-        "fast_1 %", "subgraphs", "run", "runs", "content",
-    )  # fmt: skip
-    rows = tuple(_row(row) for row in board.rows)
-    table = Table(f"Board {index}", headers, rows, brief=("G-Mean", "above / this"), about=ABOUT)
+    rows = tuple(tuple(text_of(row) for text_of in _CELLS.values()) for row in board.rows)
+    table = Table(f"Board {index}", tuple(_CELLS), rows, brief=("G-Mean", "above / this"), about=ABOUT)
     return table if any(len(row.each) > 1 for row in board.rows) else table.without("runs")
 
 
 def es_table(board: Board) -> Table:
     """Return the table of ES(t) of a board's rows."""
     steps = es.ladder(board.group.sources[0].run.score_settings.interpretation)
-    rows = tuple((name(row), when(row), *(_number(row.es[t]) for t in steps)) for row in board.rows)
+    rows = tuple((name(row), when(row), *(score(row.es[t], NONE) for t in steps)) for row in board.rows)
     about = "The mean speed-up at tolerance t, where a failure counts b, unless t tolerates it."
     return Table("ES(t)", ("t", "run", *map(str, steps)), rows, about=about)
 
@@ -236,8 +239,7 @@ def narrow(table: Table, board: Board) -> Table:
     repeated = len({row.name for row in board.rows}) < len(board.rows)
     names = [label(row) if repeated else name(row) for row in board.rows]
     rows = tuple((label_text, *cells[1:]) for label_text, cells in zip(names, table.rows, strict=True))
-    narrowed = replace(table, rows=rows).without("run")
-    return narrowed.without("content") if "content" in narrowed.headers else narrowed
+    return replace(table, rows=rows).without("run", "content")
 
 
 def gap_table(board: Board) -> Table:
@@ -267,25 +269,24 @@ def interval(ratio: Interval | None) -> str:
     return NOT_MEASURED if ratio is None else str(ratio)
 
 
-def _row(row: RankedRow) -> tuple[str, ...]:
-    exact = row.kind == "eager"
-    return (
-        name(row),
-        "1.000" if exact else interval(row.as_),
-        _percent(row.possible[ALL].share),
-        row.letters or NONE,
-        NONE if row.gap is None else interval(row.gap.contrast.ratio),
-        NONE if row.gap is None else row.gap.real,
-        "1.000" if exact else NONE if row.gmean is None else str(row.gmean),
-        _number(row.as_fp64),
-        _percent(row.correct),
-        _percent(row.correct_fp64),
-        _percent(row.fast1),
-        row.judged,
-        when(row) or NONE,
-        f"{len(row.each)}: {spread(row)}" if len(row.each) > 1 else NONE,
-        row.content or NONE,
-    )
+_CELLS: dict[str, Callable[[RankedRow], str]] = {
+    "": name,
+    "AS": lambda row: "1.000" if row.kind == "eager" else interval(row.as_),
+    POSSIBLE: lambda row: percent(row.possible[ALL].share),
+    "alike": lambda row: row.letters or NONE,
+    "above / this": lambda row: NONE if row.gap is None else interval(row.gap.contrast.ratio),
+    "real": lambda row: NONE if row.gap is None else row.gap.real,
+    "G-Mean": lambda row: "1.000" if row.kind == "eager" else str(row.gmean or NONE),
+    "AS (fp64)": lambda row: score(row.as_fp64, NONE),
+    "correct %": lambda row: percent(row.correct),
+    "correct (fp64) %": lambda row: percent(row.correct_fp64),
+    "fast_1 %": lambda row: percent(row.fast1),
+    "subgraphs": lambda row: row.judged,
+    "run": lambda row: when(row) or NONE,
+    "runs": lambda row: f"{len(row.each)}: {spread(row)}" if len(row.each) > 1 else NONE,
+    "content": lambda row: row.content or NONE,
+}
+"""The text of each column of a board, by its header."""
 
 
 def spread(row: RankedRow) -> str:
@@ -311,11 +312,3 @@ def _gap(gap: Gap) -> tuple[str, ...]:
         f"{contrast.ahead} of {len(contrast.tasks)}",
         shared,
     )
-
-
-def _number(value: float | None) -> str:
-    return NONE if value is None else f"{value:.3f}"
-
-
-def _percent(value: float | None) -> str:
-    return NONE if value is None else f"{100.0 * value:.1f}"

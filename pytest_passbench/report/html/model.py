@@ -1,85 +1,51 @@
-"""The page as values for its template, and the verdicts at its top, a sentence or two for each candidate."""
+"""The values of the page's template, and the verdicts at its top, a sentence or two for each candidate."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isfinite
+from typing import Any
 
 from markupsafe import Markup
 
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import charts, drawing, tables
-from pytest_passbench.report.html.rows import FindingRow, OutcomeCount, TaskRow, findings, rows
+from pytest_passbench.report.html.rows import OutcomeCount, TaskRow, findings
 from pytest_passbench.report.report import Report
 from pytest_passbench.report.run_text import extent, listing
 from pytest_passbench.score import board, es
 from pytest_passbench.score.interval import Interval, digits
 
 
-@dataclass
-class Page:
-    """The page's values. The library, the style and the script come on top."""
-
-    title: str
-    run: Run
-    verdicts: list[Verdict]
-    board: tables.Table
-    possible: tables.Table
-    curves: Markup
-    forests: dict[str, Markup]
-    es: tables.Table
-    tasks: list[TaskRow]
-    findings: list[FindingRow]
-    notes: tuple[str, ...]
-    facts: list[tuple[str, str]]
-    noise: str
-    environment: list[tuple[str, str]]
-    settings: list[tuple[str, str]]
-    comparisons: list[tables.Table] = field(default_factory=list)
-    held_out: list[tables.Table] = field(default_factory=list)
-    about_held_out: str = tables.ABOUT_HELD_OUT
-    parts: list[list[tuple[str, str]]] = field(default_factory=list)
-    correct_when: str = ""
-    unmeasured: list[str] = field(default_factory=list)
-
-
-    @property
-    def failing(self) -> bool:
-        """True if a subgraph of some task has no correct answer. The first such task is then opened."""
-        return any(task.correct < task.total for task in self.tasks)
-
-
-def model(report: Report) -> Page:
-    """Return a report as values for the page."""
+def values(report: Report, tasks: Sequence[TaskRow]) -> dict[str, Any]:
+    """Return the values of the page's template, by name. The style, the script and the data come on top."""
     run = report.run
-    tasks = list(rows(run))
     curves = charts.es_curves(report.curves, es.ladder(run.score_settings.interpretation))
     names = ", ".join(run.names) or "no candidate"
-    return Page(
-        title=f"PassBench: {names}",
-        run=run,
-        verdicts=[verdict_on(run, name, [task for task in tasks if task.candidate == name]) for name in run.names],
-        board=report.board,
-        possible=report.possible,
-        curves=Markup(drawing.in_page(curves)),
-        forests={name: forest for name in run.names if (forest := _forest(run, name, tasks)) is not None},
-        es=report.es,
-        tasks=tasks,
-        findings=findings(tasks),
-        notes=report.caveats,
-        facts=_facts(run),
-        noise=_noise(run),
-        environment=listing(run.environment),
-        settings=listing(run.settings),
-        comparisons=[table for candidate in report.candidates for table in candidate.comparisons],
-        held_out=[candidate.held_out for candidate in report.candidates] if tables.has_held_out(run) else [],
-        parts=[listing(part) for part in run.parts],
-        correct_when=tables.correct_when(run),
-        unmeasured=[row.name for row in tables.rows(run) if row.scores.as_ is None],
-    )
+    return {
+        "title": f"PassBench: {names}",
+        "report": report,
+        "run": run,
+        "verdicts": [verdict_on(run, name, [task for task in tasks if task.candidate == name]) for name in run.names],
+        "curves": Markup(drawing.in_page(curves)),
+        "forests": {name: forest for name in run.names if (forest := _forest(run, name, tasks)) is not None},
+        "tasks": tasks,
+        "failing": any(task.correct < task.total for task in tasks),  # the first such task is then opened
+        "findings": findings(tasks),
+        "facts": _facts(run),
+        "noise": _noise(run),
+        "environment": listing(run.environment),
+        "settings": listing(run.settings),
+        "comparisons": [table for candidate in report.candidates for table in candidate.comparisons],
+        "held_out": [candidate.held_out for candidate in report.candidates] if tables.has_held_out(run) else [],
+        "about_held_out": tables.ABOUT_HELD_OUT,
+        "parts": [listing(part) for part in run.parts],
+        "correct_when": tables.correct_when(run),
+        "unmeasured": [row.name for row in tables.rows(run) if row.scores.as_ is None],
+    }
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:

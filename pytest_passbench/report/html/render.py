@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pytest_passbench.core.escape import LINES, printable
-from pytest_passbench.report import run_text
+from pytest_passbench.report import pages, run_text
 from pytest_passbench.report.html import model
+from pytest_passbench.report.html.rows import rows
 from pytest_passbench.report.html.subgraphs import details
 from pytest_passbench.report.report import Report
 
@@ -30,14 +28,15 @@ def page(report: Report) -> str:
 
     Rounds and long texts are thinned out until the page has at most :data:`MAX_PAGE_BYTES`.
     """
-    values, run = model.model(report), report.run
-    records = [record for task in values.tasks for record in task.records]
+    tasks = list(rows(report.run))
+    values = model.values(report, tasks)
+    records = [record for task in tasks for record in task.records]
     text = ""
     for rounds, characters in AMOUNTS:
         data = {
             **details(records, rounds, characters),
-            "tasks": [[task.key, task.start, len(task.records)] for task in values.tasks],
-            "commands": [run_text.command(run, task.candidate, task.name) for task in values.tasks],
+            "tasks": [[task.key, task.start, len(task.records)] for task in tasks],
+            "commands": [run_text.command(report.run, task.candidate, task.name) for task in tasks],
         }
         text = _render(values, _json(data))
         if len(text) <= MAX_PAGE_BYTES and len(text.encode()) <= MAX_PAGE_BYTES:
@@ -45,48 +44,21 @@ def page(report: Report) -> str:
     return text
 
 
-def _render(values: model.Page, data: str) -> str:
+def _render(values: dict[str, Any], data: str) -> str:
     style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
-    script = with_sorting(TEMPLATES / "script.js")
+    script = pages.with_sorting(TEMPLATES / "script.js")
     policy = "; ".join(
         [
             "default-src 'none'",
-            f"script-src {source_hash(script)}",
-            f"style-src {source_hash(style)}",
+            f"script-src {pages.source_hash(script)}",
+            f"style-src {pages.source_hash(style)}",
             "base-uri 'none'",
             "form-action 'none'",
         ]
     )
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_inert,
-    )
-    return environment.get_template("page.html.j2").render(
-        page=values,
-        policy=policy,
-        style=Markup(style),
-        script=Markup(script),
-        data=Markup(data),
-    )
-
-
-def _inert(value: Any) -> Any:
-    """Return a text with all characters spelt out that could hide or reorder others; escaping comes after it."""
-    return printable(value, LINES) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def with_sorting(path: Path) -> str:
-    """Return a page's script behind that of tables that can be sorted."""
-    return "".join(file.read_text(encoding="utf-8") for file in (TEMPLATES / "sorting.js", path))
-
-
-def source_hash(text: str) -> str:
-    """Return the source expression of a Content-Security-Policy for an inline script or style."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    template = pages.environment(TEMPLATES).get_template("page.html.j2")
+    inside = {"style": Markup(style), "script": Markup(script), "data": Markup(data)}
+    return template.render(**values, policy=policy, **inside)
 
 
 def _json(data: Any) -> str:
