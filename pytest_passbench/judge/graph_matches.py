@@ -30,7 +30,7 @@ from pytest_passbench.judge.builder.store import ContentStore, cache_folder
 from pytest_passbench.judge.case import smallest
 from pytest_passbench.judge.reading.readers import CandidateReaders
 from pytest_passbench.judge.results import pass_reports
-from pytest_passbench.protocol import ProtocolError, send
+from pytest_passbench.protocol import send
 from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.find import TaskRef
 from pytest_passbench.suite.limits import check_memory
@@ -108,13 +108,9 @@ class Matcher:
         """Turn errors of the channel within this context into ArmFailure. After any error the process is lost."""
         self._channel.settimeout(self._arm.patience("match"))
         self.lost = True
-        try:
+        who = "the process that matches the candidate's passes"
+        with self._arm.answering("match", lambda: ending(self._arm.reap(), who)):
             yield
-        except TimeoutError as error:
-            raise self._arm.late("match") from error
-        except ProtocolError as error:
-            message = ending(self._arm.reap(), "the process that matches the candidate's passes")
-            raise ArmFailure("crash", "match", message) from self._arm.loss or error
         self.lost = False
 
     def _answer(self) -> tuple[dict[str, Any], ArmFailure | None]:

@@ -191,15 +191,10 @@ class Reader:
 
     def _hear(self, schema: Any, phase: str) -> Any:
         deadline = time.monotonic() + self.patience(phase)
-        try:
+        with self._arm.answering(phase, lambda: ending(self._arm.reap(), "the process that reads the passes")):
             self._wait(deadline, phase)
             self._channel.settimeout(max(deadline - time.monotonic(), MIN_SECONDS))
             return hear(self._channel, schema, phase)
-        except TimeoutError as error:
-            raise self._arm.late(phase) from error
-        except ProtocolError as error:
-            message = ending(self._arm.reap(), "the process that reads the passes")
-            raise ArmFailure("crash", phase, message) from self._arm.loss or error
 
     def patience(self, phase: str) -> float:
         """Return the seconds that its next answer may take. Raises ArmFailure if none are left."""
