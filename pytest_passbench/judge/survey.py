@@ -7,7 +7,7 @@ this were merged with the session, a look at a candidate would need all that jud
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,8 @@ class _Looker:
             planner = self._readers.planner(self._candidate, self._passes)
             reports = self._readers.passes(self._candidate, self._passes)
             self._survey.findings += self._patterns(reports)
-            self._survey.findings += [*self._libraries(planner), *self._texts(planner)]
+            libraries, texts = planner.reader.kernels()
+            self._survey.findings += [*self._libraries(planner, libraries), *self._texts(texts)]
             if task is not None:
                 self._plan(planner, reports, task)
         except ArmFailure as failure:
@@ -153,8 +154,8 @@ class _Looker:
                 if isinstance(item.get(label), str):
                     yield Finding("load", label, "error", item[label], file)
 
-    def _libraries(self, planner: Planner) -> Iterator[Finding]:
-        for library in planner.reader.kernels().libraries:
+    def _libraries(self, planner: Planner, libraries: Iterable[LibrarySource]) -> Iterator[Finding]:
+        for library in libraries:
             file = named(library.file, self._folder)
             try:
                 planner.builder.library(library.source, library.flags, library.openmp)
@@ -177,8 +178,8 @@ class _Looker:
             file, line = (error.file, error.line) if error.file else (library.file, library.line)
             yield Finding("kernel", "compile", "error", message, named(file, self._folder), line)
 
-    def _texts(self, planner: Planner) -> Iterator[Finding]:
-        for text in planner.reader.kernels().triton:
+    def _texts(self, texts: Iterable[str]) -> Iterator[Finding]:
+        for text in texts:
             try:
                 kernel_text(self._passes.path, KernelReference.read(text))
             except Rejected as refusal:

@@ -74,9 +74,13 @@ class Decision:
     measuring again would not help.
     """
 
-    stop: bool
     verdict: Verdict
     reason: Reason
+
+    @property
+    def stop(self) -> bool:
+        """True if measuring ends."""
+        return self.reason != "more"
 
     @property
     def worth_repeating(self) -> bool:
@@ -136,16 +140,16 @@ class Stopping:
         """
         verdict = judge(result, self.delta, self.looks)
         if result.half_width <= math.log1p(self.looks.half_width):
-            return Decision(True, verdict, "clear" if verdict != "UNRESOLVED" else "narrow")
+            return Decision(verdict, "clear" if verdict != "UNRESOLVED" else "narrow")
         clear = max(math.log1p(self.clear_half_width), self.clear_share * abs(result.log_ratio))
         if verdict != "UNRESOLVED" and result.half_width <= clear:
-            return Decision(True, verdict, "clear")
+            return Decision(verdict, "clear")
         following = self.next_look(result.pairs)
         if following is None:
-            return Decision(True, verdict, "pairs")
+            return Decision(verdict, "pairs")
         if self.seconds is not None and spent * following / result.pairs > self.seconds:
-            return Decision(True, verdict, "time")
-        return Decision(False, verdict, "more")
+            return Decision(verdict, "time")
+        return Decision(verdict, "more")
 
 
 def judge(result: Estimate, delta: float, looks: Looks = TO_EAGER) -> Verdict:

@@ -1,4 +1,7 @@
-"""The measurement of arms against the first one: pairs of fresh processes, and looks that decide when to stop."""
+"""The measurement of arms against the first one: pairs of fresh processes, and looks that decide when to stop.
+
+The arms' blocks are timed by a clock.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,55 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
+from typing import Protocol
 
-from pytest_passbench.timing.clock import Block, Clock
 from pytest_passbench.timing.estimate import Estimate, enough, estimate, log_ratio, median_error
 from pytest_passbench.timing.looks import Decision, Stopping
-from pytest_passbench.timing.rounds import Shape, disturbed, orderless, orders, undisturbed
+from pytest_passbench.timing.rounds import Disturbance, Shape, disturbed, orderless, orders, undisturbed
 
 #: With fewer pairs than this, an interval has no end.
 FEWEST_PAIRS = 2
+
+
+@dataclass(frozen=True)
+class Block:
+    """A timed block of ``calls`` calls. ``seconds`` is its time less the cost of an empty block."""
+
+    seconds: float
+    calls: int
+    noise: Disturbance
+
+    @property
+    def per_call(self) -> float:
+        """Seconds per call."""
+        return self.seconds / self.calls
+
+    @property
+    def whole_per_call(self) -> float:
+        """Seconds per call with nothing taken off."""
+        return self.noise.seconds / self.calls
+
+
 Round = dict[str, Block]
+
+
+class Clock(Protocol):
+    """A way of timing the arms, on the judge's side. If a runner fails, its methods raise the judge's own error.
+
+    ``resolution`` is the clock's step in seconds.
+    """
+
+    @property
+    def resolution(self) -> float: ...
+
+    def fresh(self) -> None:
+        """Begin a pair: replace the processes of all arms by new, stopped ones that are warm."""
+
+    def block(self, arm: str, calls: int) -> Block:
+        """Return the time of a block of ``calls`` calls of ``arm``, on inputs that it has not seen.
+
+        Every other arm stays stopped.
+        """
 
 
 @dataclass
@@ -135,10 +178,8 @@ def measure(
 
 def _cut_short(results: dict[str, MeasuredRatio]) -> dict[str, MeasuredRatio]:
     return {
-        arm: result
-        if result.decision.stop
-        else replace(result, decision=replace(result.decision, stop=True, reason="time"))
-        for arm, result in results.items()
+        name: result if result.decision.stop else replace(result, decision=replace(result.decision, reason="time"))
+        for name, result in results.items()
     }
 
 

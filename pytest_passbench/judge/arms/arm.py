@@ -371,7 +371,7 @@ class Arm:
             raise ArmFailure("integrity", "fork", "a process that the candidate started still runs beside its runner")
 
     def strays(self) -> list[int]:
-        """Return the processes of a candidate's sandbox that are neither templates nor runners: none is ever stopped."""
+        """Return the processes of a candidate's sandbox that are no templates or runners: none is ever stopped."""
         if not self.settings.judged:
             return []
         return [pid for pid in self.everything_inside() if pid not in self._processes]
@@ -390,7 +390,7 @@ class Arm:
         self.reap()
 
     def signal_all(self, number: signal.Signals) -> None:
-        """Have the zygote signal all others, if bubblewrap is used. A zygote that does not do so loses its sandbox."""
+        """Have the zygote signal all others, if bubblewrap is used. One that does not do so loses its sandbox."""
         with contextlib.suppress(ArmFailure):
             self._ask({"op": "signal", "number": int(number)}, (), replies.SIGNALLED)
 

@@ -1,8 +1,8 @@
 """The CPU clock: it times blocks of calls in runners that are stopped otherwise, and has calls verified afterwards.
 
-It implements :class:`pytest_passbench.timing.clock.Clock`. All arms of a round get the same inputs, written once. The
-second arm finds the inputs in the caches, and the first arm's data beside them. Each arm comes second in half of the
-rounds. The verified calls are drawn when all arms of the round have run.
+It is a :class:`~pytest_passbench.timing.measurement.Clock`. All arms of a round get the same inputs, written once.
+The second arm finds the inputs in the caches, and the first arm's data beside them. Each arm comes second in half of
+the rounds. The verified calls are drawn when all arms of the round have run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
 from pytest_passbench.judge.machine.process import Preference
 from pytest_passbench.protocol import DEPTHS
-from pytest_passbench.timing.clock import Block
+from pytest_passbench.timing.measurement import Block
 from pytest_passbench.timing.rounds import BLOCK_SECONDS, Disturbance
 
 MAX_WARM_BLOCKS = 12  # to warm a runner up

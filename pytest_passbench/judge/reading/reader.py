@@ -52,14 +52,6 @@ class LibrarySource:
     line: int
 
 
-@dataclass(frozen=True)
-class KernelSources:
-    """The kernels of a candidate's modules. ``triton`` are references to Triton kernels."""
-
-    libraries: list[LibrarySource]
-    triton: list[str]
-
-
 def start_reader(arm: Arm, folder: str, passes: PassDir) -> Reader:
     """Have a reader forked for a pass directory, and return it. Raises ArmFailure.
 
@@ -99,17 +91,20 @@ class Reader:
             if tuple(item["name"] for item in answer["passes"]) != self._passes.stems:
                 raise ArmFailure("integrity", "load", "the passes that were read are not those of the candidate")
             self._reports = [
-                {**item, "place": self._path_outside(item.get("place", ""))} for item in answer["passes"]
+                {**item, "place": named(item.get("place", ""), self._passes.path)} for item in answer["passes"]
             ]
             self._imported = self._printed = os.fstat(self._log.fileno()).st_size
         return self._reports
 
-    def kernels(self) -> KernelSources:
-        """Return all kernels of the modules, including those that no plan uses. Raises ArmFailure."""
+    def kernels(self) -> tuple[list[LibrarySource], list[str]]:
+        """Return the C++ libraries of the modules, and the references to their Triton kernels. Raises ArmFailure.
+
+        Kernels that no plan uses are among them.
+        """
         self._send({"op": "kernels"}, "load")
         answer = self._hear(replies.KERNELS, "load")
         libraries = [LibrarySource(source, tuple(flags), *rest) for source, flags, *rest in answer["libraries"]]
-        return KernelSources(libraries, answer["triton"])
+        return libraries, answer["triton"]
 
     def regions(self, name: str, graph: str, here: bool) -> list[list[str]]:
         """Return the regions of a graph that a pass supports, as it says. Raises ArmFailure if it fails.
@@ -161,10 +156,6 @@ class Reader:
         if kind == "raised":
             return ArmFailure("runtime_fail", "wrapper", f"pass {name}: {self._outside(content)}")
         return ArmFailure("crash", "wrapper", ending(content, f"the process that runs pass {name}"))
-
-    def _path_outside(self, place: str) -> str:
-        """Return a place in the pass directory by the path that the user knows."""
-        return f"{self._passes.path}/{place}" if place else ""
 
     def _outside(self, message: str) -> str:
         """Return a message with the paths of files as the user knows them."""
