@@ -69,15 +69,8 @@ class Sandboxes:
         return Arm(self._for_arm("reader", READ))
 
     def _for_arm(self, name: str, pipeline: str, judged: bool = False) -> ArmSettings:
-        return ArmSettings(
-            name=name,
-            device=self._settings.device,
-            threads=self._settings.threads,
-            pipeline=pipeline,
-            walls=self._walls,
-            timeout=self._settings.timeout,
-            judged=judged,
-        )
+        run = self._settings
+        return ArmSettings(name, run.device, run.threads, pipeline, self._walls, run.timeout, judged)
 
     def close(self) -> None:
         """End the arms' sandboxes."""

@@ -59,11 +59,6 @@ class TaskMatches:
     graphs: int
     matches: list[GraphMatch] = field(default_factory=list)
 
-    @property
-    def whole(self) -> bool:
-        """True if it has all graphs."""
-        return len(self.matches) == self.graphs
-
 
 class Matcher:
     """A process in a candidate's sandbox that matches passes, as data. ``regions`` asks a region pass."""
@@ -138,39 +133,26 @@ class Matcher:
 
 
 class CandidateMatches:
-    """The matches of one pass directory of a candidate, by the task's content, as they are kept on disk."""
+    """The matches of one pass directory of a candidate, as they are kept on disk. ``tasks`` are by content hash."""
 
     def __init__(self, store: ContentStore, key: str) -> None:
         """Read what the store has under ``key``. A text of another form counts as none."""
-        self._store, self._key, self._changed = store, key, False
-        self._tasks = dict[str, TaskMatches]()
+        self._store, self._key = store, key
+        self.tasks = dict[str, TaskMatches]()
+        self._stored = store.get(key) or b"{}"
         try:
-            stored = json.loads(store.get(key) or b"{}")
-            for digest, (graphs, matches) in stored.items():
-                self._tasks[digest] = TaskMatches(int(graphs), [GraphMatch(*item) for item in matches])
+            for digest, (graphs, matches) in json.loads(self._stored).items():
+                self.tasks[digest] = TaskMatches(int(graphs), [GraphMatch(*item) for item in matches])
         except (ValueError, TypeError):
-            self._tasks.clear()
-
-    def of(self, digest: str) -> TaskMatches | None:
-        """Return the matches of the task with this content hash; None if it was not looked at."""
-        return self._tasks.get(digest)
-
-    def begin(self, digest: str, graphs: int) -> TaskMatches:
-        """Return a new entry for a task with so many graphs."""
-        return self._tasks.setdefault(digest, TaskMatches(graphs))
-
-    def add(self, entry: TaskMatches, match: GraphMatch) -> None:
-        """Add the match of the task's next graph."""
-        entry.matches.append(match)
-        self._changed = True
+            self.tasks.clear()
 
     def save(self) -> None:
         """Write to the store if anything was added."""
-        if not self._changed:
-            return
-        stored = {key: (entry.graphs, list(map(astuple, entry.matches))) for key, entry in self._tasks.items()}
-        self._store.put(self._key, json.dumps(stored).encode())
-        self._changed = False
+        tasks = {key: (entry.graphs, list(map(astuple, entry.matches))) for key, entry in self.tasks.items()}
+        data = json.dumps(tasks).encode()
+        if data != self._stored:
+            self._store.put(self._key, data)
+            self._stored = data
 
 
 class Matching:
@@ -195,21 +177,20 @@ class Matching:
             return
         if passes.mistakes:
             raise ArmFailure("compile_fail", "load", passes.mistakes)
-        stored, digest = self._of_passes(candidate, passes), ref.content_hash()
-        entry = stored.of(digest)
-        if entry is not None:
-            yield from list(entry.matches)
-            if entry.whole:
+        tasks, digest = self._of_passes(candidate, passes).tasks, ref.content_hash()
+        if digest in tasks:
+            yield from list(tasks[digest].matches)
+            if len(tasks[digest].matches) == tasks[digest].graphs:
                 return
         task = ref.load()
         subgraphs = smallest(task, lambda subgraph: subgraph.graph)
         counts = Counter(subgraph.graph for subgraph in task.subgraphs)
-        entry = stored.begin(digest, len(subgraphs))
+        entry = tasks.setdefault(digest, TaskMatches(len(subgraphs)))
         unknown = subgraphs[len(entry.matches) :]
         with contextlib.closing(self._matched(task, unknown, candidate, passes)) as answers:
             for subgraph, (name, miss) in zip(unknown, answers, strict=True):
                 match = GraphMatch(subgraph.graph, counts[subgraph.graph], name, miss)
-                stored.add(entry, match)
+                entry.matches.append(match)
                 yield match
 
     def _matched(

@@ -25,7 +25,7 @@ from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.audits.findings import violation
 from pytest_passbench.judge.builder.build import Builder
-from pytest_passbench.judge.builder.compile_errors import CompileFailed, located, rest
+from pytest_passbench.judge.builder.compile_errors import CompileFailed, located, unshown
 from pytest_passbench.judge.builder.sanitized import sanitized
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
@@ -172,9 +172,8 @@ class _Looker:
         """Yield the first errors of a library. The message of the last one counts the others."""
         findings = located(failed, self._passes.path, library.file or "this candidate")
         for number, error in enumerate(findings, 1):
-            message = "\n".join(
-                [error.generated + error.text, error.excerpt, *(rest(failed) if number == len(findings) else [])]
-            )
+            more = unshown(len(failed.errors)) if number == len(findings) else []
+            message = "\n".join([error.generated + error.text, error.excerpt, *more])
             file, line = (error.file, error.line) if error.file else (library.file, library.line)
             yield Finding("kernel", "compile", "error", message, named(file, self._folder), line)
 
@@ -217,17 +216,13 @@ class _Looker:
             for subgraph in task.subgraphs:
                 try:
                     report = _report(task, subgraph, reports, arm, _Noting(planner, subgraph.id, self._note))
-                    self._survey.matched.append(_matched(subgraph.id, report))
+                    places = ((line(name), tuple(map(line, nodes))) for name, nodes in report["places"])
+                    matched = MatchReport(subgraph.id, tuple(pass_reports(report["passes"])), tuple(places))
+                    self._survey.matched.append(matched)
                 except ArmFailure as failure:
                     self._fail(failure)
         finally:
             arm.close()
-
-
-def _matched(subgraph: str, report: dict[str, Any]) -> MatchReport:
-    """Return a template's report on a subgraph, capped and escaped."""
-    places = [(line(name), tuple(line(node) for node in nodes)) for name, nodes in report["places"]]
-    return MatchReport(subgraph, tuple(pass_reports(report["passes"])), tuple(places))
 
 
 @dataclass(frozen=True)

@@ -70,10 +70,10 @@ class Trial:
     stopping: Stopping | None
     allowance: Allowance
     auditor: Auditor
-    earlier: Arms | None
     last: bool
-    built: Built | None
-    keeps: bool
+    earlier: Arms | None = None
+    built: Built | None = None
+    keeps: bool = False
     measured: Arms | None = None
     unsettled: bool = False
     interpreted: bool = False

@@ -37,8 +37,9 @@ class MachineNoise:
 
 
 class FakeClock:
-    """A :class:`pytest_passbench.timing.measurement.Clock` of a simulated machine. ``calls`` are each arm's true seconds
-    per call.
+    """A :class:`pytest_passbench.timing.measurement.Clock` of a simulated machine.
+
+    ``calls`` are each arm's true seconds per call.
     """
 
     name = "fake"

@@ -243,7 +243,8 @@ def test_the_floor_holds_ninety_five_percent_of_the_sessions():
 def test_what_the_sessions_errors_explain_is_no_floor_head_to_head(shared):
     """What is left holds ninety-five percent of what the sessions share, which is little if that is nothing."""
     rng, error, count = np.random.default_rng(7), 0.006, 48
-    found = [series.unexplained(list(rng.normal(0, np.hypot(shared, error), count)), [error] * count) for _ in range(400)]
+    scatter = np.hypot(shared, error)
+    found = [series.unexplained(list(rng.normal(0, scatter, count)), [error] * count) for _ in range(400)]
     if shared:
         assert np.mean([abs(rng.normal(0, shared)) <= math.log1p(width) for width in found]) > 0.93
     else:

@@ -114,11 +114,16 @@ def _wait_stopped(path: str, deadline: float, alone: bool) -> None:
 
 
 def _state(path: str) -> str:
+    return _fields(path)[:1].decode()
+
+
+def _fields(path: str) -> bytes:
+    """Return the fields of a ``stat`` file after the name: a state and numbers. Raises Gone."""
     try:
         data = _read(path)
     except OSError as error:
         raise Gone(f"{path}: ended") from error
-    return chr(data[data.rindex(b")") + 2])
+    return data[data.rindex(b")") + 2 :]
 
 
 def _read(path: str) -> bytes:
@@ -158,11 +163,7 @@ def alive(pid: int) -> bool:
 
 def parent(pid: int) -> int:
     """Return the parent's process id. Raises Gone."""
-    try:
-        data = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError as error:
-        raise Gone(f"process {pid} ended") from error
-    return int(data[data.rindex(b")") + 2 :].split()[1])
+    return int(_fields(f"/proc/{pid}/stat").split()[1])
 
 
 def parent_if_any(pid: int) -> int:

@@ -7,7 +7,6 @@ are ignored.
 
 from __future__ import annotations
 
-import ctypes
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -121,7 +120,8 @@ class Beyond:
         inputs, pairs = self.bench.inputs, zip(group, places, strict=True)
         questions = [_Question(inputs, beyond, place, self._rng.getrandbits(64)) for beyond, place in pairs]
         for question in questions:
-            self._write(question)
+            for index, value in enumerate(question.values()):
+                self.bench.pages.put(index, question.place, value)
         expected = self._answers(runners[EAGER], places)
         self._spent += time.monotonic() - begin
         with blaming(CANDIDATE):
@@ -143,24 +143,17 @@ class Beyond:
             verdict = judged(expected, near, answers, self.bench.tolerance, beyond.name, levels, place)
         self.standing.add(verdict)
 
-    def _write(self, question: _Question) -> None:
-        for index, value in enumerate(question.values()):
-            self._put(index, question.place, value)
-
     def _near(self, question: _Question, eager: Runner) -> list[Output]:
         """Return eager's answer to inputs with other last bits."""
         for index, value in enumerate(question.values()):
-            self._put(index, question.place, other_last_bit(value) if index in question.inputs.movable else value)
+            near = other_last_bit(value) if index in question.inputs.movable else value
+            self.bench.pages.put(index, question.place, near)
         return self._answers(eager, [question.place])[0]
 
     def _answers(self, eager: Runner, places: Sequence[int]) -> list[list[Output]]:
         with self.bench.deadline.paused():
             eager.block(self.calls)
             return [read_call(eager, place) for place in places]
-
-    def _put(self, index: int, place: int, value: torch.Tensor) -> None:
-        flat = value.contiguous()
-        ctypes.memmove(self.bench.pages.addresses[index][place], flat.data_ptr(), flat.numel() * flat.element_size())
 
 
 class _Question:

@@ -147,9 +147,9 @@ class ClockFloor:
     def _ratio_without_kernels(self, contents: str) -> float:
         """Return the ratio of blocks without kernels, in a new process, to eager's.
 
-        ``contents`` are in place of what kernels would have written. It is infinite if eager's operators fail on other
-        contents than the first, since an index of ones may be beyond its tensor. Raises ArmFailed for eager, and for
-        the first contents.
+        ``contents`` are in place of what kernels would have written. It is infinite if eager's operators fail on
+        others than the first, as an index of ones may be beyond its tensor. Raises ArmFailed for eager, and for the
+        first contents.
         """
         try:
             with closing(self._forked(contents, native=None)) as runner:

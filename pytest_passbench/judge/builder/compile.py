@@ -86,7 +86,8 @@ def run_compiler(
             data, output = _communicate(process, source, min(limit, patience))
         except BaseException as error:
             killed = process.poll() in KILLED  # before this function kills it
-            stopped = any(map(_is_stopped, processes.descendants(process.pid)))
+            inside = processes.descendants(process.pid)
+            stopped = any(processes.alive(pid) and processes.stopped(pid) for pid in inside)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # all processes of bubblewrap's sandbox end with the first
             if isinstance(error, subprocess.TimeoutExpired):
@@ -118,10 +119,6 @@ def _communicate(process: subprocess.Popen[bytes], source: bytes, seconds: float
             if process.poll() in KILLED or time.monotonic() >= end:
                 raise
             unsent = None  # the first call began to send it, and the next ones go on
-
-
-def _is_stopped(pid: int) -> bool:
-    return processes.alive(pid) and processes.stopped(pid)
 
 
 def arguments(options: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ Any verified call may be judged by float64, since eager in float64 can be called
 
 from __future__ import annotations
 
-import ctypes
 import math
 import random
 import time
@@ -73,10 +72,9 @@ class LateFloat64:
         by_chance = self._draws.random() < self._chance
         if self._runner is None or not (always or by_chance):
             return None
-        for index, (addresses, value) in enumerate(zip(self._bench.pages.addresses, values, strict=True)):
+        for index, value in enumerate(values):
             if changed is None or index in changed:
-                flat = value.contiguous()
-                ctypes.memmove(addresses[0], flat.data_ptr(), flat.numel() * flat.element_size())
+                self._bench.pages.put(index, 0, value)
         try:
             with self._bench.deadline.paused():
                 self._runner.block(1)
