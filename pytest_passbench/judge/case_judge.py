@@ -1,8 +1,7 @@
 """The judge of one case: its passes are read, its arms get their programs, and a trial of them follows.
 
 It decides what is tried, and learns from a trial for later cases: the baselines' results, the machine's noise, passes
-that broke a rule. If this were merged with the session, the order of cases could not be tested without processes. If
-it were merged with the attempts, it would decide itself whose fault its faults are.
+that broke a rule.
 """
 
 from __future__ import annotations

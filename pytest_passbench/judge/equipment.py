@@ -1,8 +1,7 @@
 """The equipment of a judge from its start to its end: cores, sandboxes, readers, eager's built programs.
 
 Programs that are kept serve the next candidate's case on the same subgraph. They lie in sandboxes that no candidate's
-code runs in. Each case has new inputs, forks new runners, and times eager beside its candidate. If this were merged
-with the case's judge, what outlives a case could no longer be told from what may not.
+code runs in. Each case has new inputs, forks new runners, and times eager beside its candidate.
 """
 
 from __future__ import annotations

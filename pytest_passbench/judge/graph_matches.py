@@ -1,8 +1,7 @@
 """The graphs of tasks that a candidate's passes match, without ``torch.compile``. No kernel is compiled or run.
 
 One process in a sandbox matches all graphs, with inputs of zeros. The results are kept on disk by the contents of the
-task and the candidate, and by the versions of this package and of torch. If this were merged with the survey, which
-has a process with plans for each subgraph, a look at a suite would take minutes.
+task and the candidate, and by the versions of this package and of torch.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The suite's shapes are public, and launch plans are recorded for each shape, so a candidate may be a table by shape.
 It has no entry for a size that nobody chose. What happens there is no violation, and changes neither the status of
-the subgraph nor a score. If this were merged with the judge of a case, a failure here could become one there.
+the subgraph nor a score.
 """
 
 from __future__ import annotations

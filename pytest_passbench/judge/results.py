@@ -1,7 +1,7 @@
 """The results of a case as its record has them: failures, outputs, answers, speeds, reports on passes.
 
 The baselines' results are kept here too, since each is measured once for a subgraph, however many candidates are
-judged on it. If this were merged with the trial, the fate of a process would decide what a record says of it.
+judged on it.
 """
 
 from __future__ import annotations

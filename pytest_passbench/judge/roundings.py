@@ -1,7 +1,6 @@
 """The first operator whose half-precision rounding a wrong answer leaves out, in words.
 
-Eager's sandbox, which runs no code of a candidate, searches for it once the case is measured. If this were merged
-with the verification, a comparison of tensors could not be made without processes.
+Eager's sandbox, which runs no code of a candidate, searches for it once the case is measured.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The judge of one process: takes the subgraphs of tasks through its sandboxes, in their order and within a budget.
-
-If this were merged with the judge of a case, the order, the time and the repetition of cases could not be changed
-without touching how a subgraph is judged.
-"""
+"""The judge of one process: takes the subgraphs of tasks through its sandboxes, in their order and within a budget."""
 
 from __future__ import annotations
 

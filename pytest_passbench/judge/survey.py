@@ -1,8 +1,8 @@
 """The survey of a candidate without judging it (``passbench explain``).
 
 Its passes are read in a sandbox, and its kernels are screened and compiled. With a task, the passes are also matched
-as data on the task's subgraphs, which gives their launch plans. No kernel is run unless sanitizers are asked for. If
-this were merged with the session, a look at a candidate would need all that judging needs.
+as data on the task's subgraphs, which gives their launch plans. No kernel is run unless sanitizers are asked
+for.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from pytest_passbench.judge.audits import evidence
 from pytest_passbench.judge.audits.beyond import Beyond, BeyondRounds
 from pytest_passbench.judge.audits.blocks import Blocks
 from pytest_passbench.judge.audits.clock_floor import ClockFloor
-from pytest_passbench.judge.audits.evidence import bandwidth, fill_rate, null_answer, written
 from pytest_passbench.judge.audits.findings import note, violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs.beyond import Range
@@ -120,13 +119,13 @@ class Auditor:
     def _plausibility(self, clock: CpuClock, checker: Checker, measured: Arms) -> None:
         with blaming(EAGER):
             outputs = read_call(clock.runners[EAGER], 0)
-            size = written(outputs, owners(clock.runners[EAGER], self._bench.layout, outputs, 0))
+            size = evidence.written(outputs, owners(clock.runners[EAGER], self._bench.layout, outputs, 0))
         seconds = measured.per_call(CANDIDATE)
         rate = clock.fill_rate()
         if rate is None:
-            rate = fill_rate() * len(self._bench.cores.arms)
-        self.findings += bandwidth(size, seconds, rate)
-        self.findings += null_answer(checker.null_from, self._settings.tolerance)
+            rate = evidence.fill_rate() * len(self._bench.cores.arms)
+        self.findings += evidence.bandwidth(size, seconds, rate)
+        self.findings += evidence.null_answer(checker.null_from, self._settings.tolerance)
 
     def _call_beyond(
         self, runners: Mapping[str, Runner], checker: Checker, calls: int, ranges: Sequence[Range]

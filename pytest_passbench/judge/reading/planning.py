@@ -304,9 +304,8 @@ class Planner:
         message: dict[str, Any] = {"kernels": entries, "written": sorted(written(plan, writes))}
         compiled = [library.data for library in libraries]
         if texts and capability is not None:
-            machine = machine_code(plan, texts, self.triton, capability, self._patience)
-            message["machine"] = machine.to_data()
-            compiled.append(bytes(machine.code))
+            message["machine"], code = machine_code(plan, texts, self.triton, capability, self._patience)
+            compiled.append(code)
         self._keep(compiled)
         return message, tuple(compiled), returns_written(plan, writes)
 
