@@ -86,10 +86,7 @@ class CaseJudge:
         return attempt.record, trial
 
     def remeasure(self, first: Trial, last: bool) -> tuple[Record, None]:
-        """Measure a case again, and go on where its ``first`` trial ended. Its findings and failures stay.
-
-        Raises as :meth:`first` does.
-        """
+        """Measure a case again, from where its ``first`` trial ended. Findings stay. Raises as :meth:`first` does."""
         case, earlier, deadline = first.case, first.record, first.bench.deadline
         attempt = _Attempt(case, self._record(case), deadline, last, first.measured)
         attempt.record.findings = list(earlier.findings)

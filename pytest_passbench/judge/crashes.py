@@ -46,10 +46,7 @@ _CAUSES: dict[int, str] = {
 
 
 def explained(failure: ArmFailure, template: Template, calls: int) -> ArmFailure:
-    """Return the crash of a measured process with the launch in which it comes, if a traced call shows that.
-
-    ``calls`` are the calls on whose inputs it may come.
-    """
+    """Return a crash with the launch in which it comes, if traced calls on the inputs of ``calls`` calls show it."""
     plans = _with_launches(template)
     if failure.status != "crash" or is_fault(failure) or template.arm.settings.on_device or not plans:
         return failure

@@ -71,10 +71,7 @@ def _private_folder() -> Path | None:
 
 
 def _build(compiler: str, main: Path, target: Path) -> None:
-    """Compile to a temporary folder and rename it to ``target``. Raises NoLibrary.
-
-    Two processes may do so at once, since the result of either is right.
-    """
+    """Compile to a temporary folder and rename it to ``target``, as two processes may at once. Raises NoLibrary."""
     try:
         with Scratch(target.parent) as scratch:
             built = scratch / target.name

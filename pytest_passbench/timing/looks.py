@@ -135,9 +135,7 @@ class Stopping:
         return result, self.decide(result, spent)
 
     def decide(self, result: Estimate, spent: float = 0.0) -> Decision:
-        """Return the decision after ``spent`` seconds. The reason is "time" if the next look would exceed the
-        limit.
-        """
+        """Return the decision after ``spent`` seconds: "time" if the next look would exceed the limit."""
         verdict = judge(result, self.delta, self.looks)
         if result.half_width <= math.log1p(self.looks.half_width):
             return Decision(verdict, "clear" if verdict != "UNRESOLVED" else "narrow")

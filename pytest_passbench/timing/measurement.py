@@ -190,9 +190,7 @@ def measure_pair(
     rng: random.Random,
     ratios: Mapping[str, tuple[str, str]] | None = None,
 ) -> list[Round]:
-    """Return the rounds of one pair of fresh processes: as many as the values of its deciding ratios need, within the
-    limits of ``shape``.
-    """
+    """Return the rounds of a pair of fresh processes, as many as its deciding ratios need and ``shape`` allows."""
     clock.fresh()
     rounds = _rounds(clock, arms, shape, shape.rounds, rng)
     while len(rounds) + shape.more <= shape.max_rounds:
@@ -210,9 +208,7 @@ def _rounds(clock: Clock, arms: Sequence[str], shape: Shape, count: int, rng: ra
 
 
 def _vagueness(pair: Arms, precise: float | None) -> float:
-    """Return a pair's standard error as a multiple of the one that is precise enough, for the deciding ratio with
-    the largest.
-    """
+    """Return the largest standard error of a deciding ratio, in multiples of the one that is precise enough."""
     ratios = [pair.log_ratios(name)[0] for name in pair.deciding]
     return max((median_error(values) / enough(values, precise) for values in ratios), default=0.0)
 

@@ -75,10 +75,7 @@ def _cycle(arms: Sequence[str], rng: random.Random) -> list[tuple[str, ...]]:
 
 
 def calls_per_block(call: float, target: float = BLOCK_SECONDS, max_calls: int = 1 << 16) -> int:
-    """Return the number of calls of ``call`` seconds in a block of about ``target`` seconds: 1 to ``max_calls``.
-
-    ``max_calls`` is the number of different inputs that the judge has prepared for one block.
-    """
+    """Return how many calls of ``call`` seconds make a block of about ``target`` seconds: 1 to ``max_calls``."""
     if call <= 0:
         return max_calls
     return max(1, min(max_calls, round(target / call)))

@@ -24,6 +24,7 @@ from pytest_passbench.judge.bench import Deadline
 from pytest_passbench.judge.native_library import descriptor
 from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.protocol import READ, ProtocolError, send
+from pytest_passbench.suite.limits import machine_bytes
 
 START_TIMEOUT_SECONDS = 300.0  # for a zygote to import what it needs; TorchInductor compiles 25 s on a quiet core
 ALIVE_MILLISECONDS = 500  # between two looks at a sandbox that starts
@@ -231,10 +232,7 @@ class Arm:
             raise ArmFailure("crash", phase, message) from self.loss or error
 
     def import_compiler(self) -> None:
-        """Have the zygote import torch's compiler once, for the readers of region passes that it forks from then on.
-
-        Raises ArmFailure, SandboxFailed if the sandbox did not start.
-        """
+        """Have torch's compiler imported once, for readers of region passes. Raises ArmFailure, SandboxFailed."""
         self.ready()
         if not self._has_compiler:
             self._ask({"op": "compiler"}, (), replies.IMPORTED, START_TIMEOUT_SECONDS)
@@ -320,10 +318,9 @@ class Arm:
 
         CUDA reserves addresses for all memory of the machine and of its devices, and maps files of such sizes.
         """
-        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         device, weak = self.settings.on_device, self._scratch is not None
         return {
-            "memory": None if device else int(physical * MAX_MEMORY_SHARE),
+            "memory": None if device else int(machine_bytes() * MAX_MEMORY_SHARE),
             "file_bytes": None if device else MAX_FILE_BYTES,
             "processes": MAX_PROCESSES,
             "network": self.settings.walls.strong,
@@ -339,10 +336,7 @@ class Arm:
         return [pid for pid in inside if processes.alive(pid)]
 
     def outer(self, number: int) -> int | None:
-        """Return the host's id of the zygote's child with that id inside, or None if it is not found.
-
-        The kernel may leave children out of its list while others end.
-        """
+        """Return the host's id of the zygote's child with that id inside; None if the kernel does not list it."""
         for pid in processes.descendants(self.zygote):
             with contextlib.suppress(Gone):
                 if processes.inner(pid) == number:
@@ -350,10 +344,7 @@ class Arm:
         return None
 
     def end_strays(self, template: int) -> None:
-        """End the other processes of the sandbox once a template is built, such as compilers.
-
-        Raises ArmFailure if new processes keep appearing.
-        """
+        """End other processes of the sandbox, such as compilers. Raises ArmFailure if new ones keep appearing."""
         self._processes.add(template)
         for _ in range(MAX_ATTEMPTS):
             strays = self.strays()

@@ -139,10 +139,7 @@ def _read(path: str) -> bytes:
 
 
 def _states(pid: int) -> list[str]:
-    """Return the states of all threads; an empty list if the process is gone.
-
-    All threads are asked, because the first may end before the others.
-    """
+    """Return the states of all threads, since the first may end before the others. It is empty if all are gone."""
     states: list[str] = []
     with contextlib.suppress(Gone):
         for thread in threads(pid):

@@ -329,10 +329,7 @@ class Template:
         return printable(text, LINES) + (" […]" if len(data) > MAX_OUTPUT_BYTES else "")
 
     def last(self) -> None:
-        """Let the process live on when its case has ended, and reap the runners that have ended.
-
-        It is for programs of which no code is a candidate's.
-        """
+        """Let the process, none of a candidate's, live on after its case, and reap the runners that have ended."""
         self.arm.lasting.add(self.pid)
         self.runner_signal()
 

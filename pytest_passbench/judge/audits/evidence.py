@@ -150,10 +150,7 @@ def bandwidth(written: int, seconds: float, rate: float) -> list[Finding]:
 
 
 def written(outputs: Sequence[Output], owners: Sequence[Collection[int]]) -> int:
-    """Return the bytes of the outputs in memory of their own, which has no ``owners``.
-
-    An element of an expanded dimension counts once.
-    """
+    """Return the bytes of outputs that have no ``owners``. An element of an expanded dimension counts once."""
     total = 0
     for output, of_others in zip(outputs, owners, strict=True):
         if not of_others and output.value is not None:

@@ -93,10 +93,7 @@ def may_call(name: str) -> bool:
 
 
 def check(data: bytes) -> frozenset[str]:
-    """Return the names of the functions that the library exports.
-
-    Raises Rejected, or CompileFailed if its only fault is that it prints.
-    """
+    """Return the names of exported functions. Raises Rejected, or CompileFailed if its only fault is printing."""
     try:
         library = ElfLibrary(data)
         _segments(library)

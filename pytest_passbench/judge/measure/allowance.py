@@ -104,10 +104,7 @@ class Budget:
         return Allowance(pair, left * pair / (pair + cost))
 
     def done(self, durations: Mapping[str, float], pairs: int, arms: int) -> None:
-        """Note what a subgraph with so many pairs and arms has cost: seconds by phase.
-
-        Starting sandboxes is not counted.
-        """
+        """Note the seconds by phase of a subgraph with so many pairs and arms. Starting sandboxes is not counted."""
         seconds = sum(spent for phase, spent in durations.items() if phase != "start")
         other = sum(spent for phase, spent in durations.items() if phase in OUTSIDE_PAIRS)
         self._done += 1

@@ -103,10 +103,7 @@ class CpuClock:
         self.others = Others()
 
     def fresh(self) -> None:
-        """Start a pair: fork new runners, warm them up, and measure an empty block of ``self.calls`` calls.
-
-        Raises ArmFailed.
-        """
+        """Start a pair: fork new runners, warm them up, and measure empty blocks. Raises ArmFailed."""
         self._draw(self.calls)
         reusable, self._reusable = self._reusable, False
         if not reusable:
@@ -144,13 +141,8 @@ class CpuClock:
     def leave_only(self, *arms: str) -> None:
         """End the runners of all other arms."""
         for arm in set(self._runners) - set(arms):
-            self.leave_out(arm)
-
-    def leave_out(self, arm: str) -> None:
-        """End the runner of an arm, if it has one."""
-        runner = self.take_out(arm)
-        if runner is not None:
-            runner.close()
+            if (runner := self.take_out(arm)) is not None:
+                runner.close()
 
     def take_out(self, arm: str) -> Runner | None:
         """Return the runner of an arm, if it has one. It is in no further round, and the caller ends it."""

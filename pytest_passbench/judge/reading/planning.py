@@ -119,10 +119,7 @@ def _left_to_eager(reason: str) -> PlannedAnswer:
 
 @dataclass
 class Planner:
-    """The judge's planner for a pass directory.
-
-    ``root`` is its folder on disk, ``folder`` its path within the candidate.
-    """
+    """The judge's planner for a pass directory, which is ``root`` on disk and ``folder`` within the candidate."""
 
     reader: Reader
     builder: Builder
@@ -253,10 +250,7 @@ class Planner:
         return f"{self.root / text.file}:{text.lines.get(line, text.line)}"
 
     def _failure(self, name: str, rejected: Rejected) -> ArmFailure:
-        """Return a refusal as the arm's failure.
-
-        It is a violation of a rule, a wrapper that no plan can express, or a kernel that does not compile.
-        """
+        """Return a refusal as a failure: a violation, a wrapper that no plan can express, a compiler's error."""
         if isinstance(rejected, CompileFailed):
             return ArmFailure("compile_fail", "compile", explained(rejected, self.root, name))
         layer, rule = rejected.layer, rejected.rule

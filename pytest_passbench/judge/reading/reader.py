@@ -53,10 +53,7 @@ class LibrarySource:
 
 
 def start_reader(arm: Arm, folder: str, passes: PassDir) -> Reader:
-    """Have a reader forked for a pass directory, and return it. Raises ArmFailure.
-
-    ``folder`` is the directory's path inside the sandbox.
-    """
+    """Have a reader forked for a pass directory, which is ``folder`` in the sandbox. Raises ArmFailure."""
     if "region" in passes.kinds:
         arm.import_compiler()
     inductor = "inductor" in passes.kinds
@@ -71,10 +68,7 @@ class Reader:
     def __init__(
         self, arm: Arm, channel: socket.socket, log: Any, folder: str, passes: PassDir, pid: int | None
     ) -> None:
-        """Take over a forked process, whose id is ``pid`` if it is known.
-
-        ``folder`` is the path inside the sandbox of the ``passes`` that it reads.
-        """
+        """Take over a forked process, whose id may be known. ``folder`` is where the ``passes`` are inside."""
         self._arm, self._channel, self._log, self._folder, self._passes = arm, channel, log, folder, passes
         self._pid = pid
         self._reports: list[dict[str, Any]] | None = None

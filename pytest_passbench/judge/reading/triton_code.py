@@ -49,8 +49,8 @@ def machine_code(
 ) -> tuple[dict[str, Any], bytes]:
     """Compile every launch of a plan. Return a description, JSON-ready, and the machine code in one piece.
 
-    The ``binaries`` lie in it one after the other. ``launches`` has for each of the plan's launches a binary's number,
-    or why it was not compiled. ``texts`` are the texts of the Triton kernels, by the kernels' numbers.
+    The ``binaries`` lie in it one after the other. ``launches`` has a binary's number for each of the plan's, or why
+    it was not compiled. ``texts`` are the texts of the Triton kernels, by the kernels' numbers.
 
     ``patience`` returns the seconds that compiling a kernel may take now, or raises an error if there are none.
 

@@ -168,10 +168,7 @@ class Checker:
             self._look_at_calls(runners, calls)
 
     def check(self, runners: Mapping[str, Runner], batch: Batch, call: int, referenced: bool = False) -> None:
-        """Compare the outputs of call number ``call``, with a reference in any case if it is to be ``referenced``.
-
-        Raises ArmFailed if an arm's outputs can't be read.
-        """
+        """Compare the outputs of a call, in any case with float64 if it is ``referenced``. Raises ArmFailed."""
         expected = self._read(EAGER, runners[EAGER], call)
         outputs = {EAGER: expected}
         for arm in set(runners) - {EAGER}:
