@@ -9,6 +9,7 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -282,7 +283,7 @@ class Planner:
                 entries.append({"machine": text.name} if capability is not None else {"triton": text.to_json()})
                 writes.append(frozenset(stored(text)))
                 continue
-            built = self.builder.library(kernel.source, kernel.flags, kernel.openmp, self._patience())
+            built = self.builder.library(kernel.source, kernel.flags, kernel.openmp, self.reader.patience("compile"))
             signature = built.functions.get(kernel.function)
             if signature is None or signature.result != "void":
                 raise plan_refused("kernel", f"launches {kernel.function}, which its source does not define")
@@ -298,13 +299,11 @@ class Planner:
         message: dict[str, Any] = {"kernels": entries, "written": sorted(written(plan, writes))}
         compiled = [library.data for library in libraries]
         if texts and capability is not None:
-            message["machine"], code = machine_code(plan, texts, self.triton, capability, self._patience)
+            patience = partial(self.reader.patience, "compile")
+            message["machine"], code = machine_code(plan, texts, self.triton, capability, patience)
             compiled.append(code)
         self._keep(compiled)
         return message, tuple(compiled), returns_written(plan, writes)
-
-    def _patience(self) -> float:
-        return self.reader.patience("compile")
 
     def _keep(self, compiled: list[bytes]) -> None:
         """Keep a plan's kernels. If all are too large together, forget the earlier answers. Raises Rejected."""
