@@ -65,8 +65,7 @@ class Arms:
     """The blocks of all arms, measured so far. ``arms[0]`` is eager.
 
     ``pairs[i]`` holds the rounds of pair i, each with one block per arm in the order in which they ran.
-    ``noisy`` says of a block whether others disturbed it. No block is dropped here: :meth:`log_ratios` chooses
-    those that an estimate uses, so the rest stays on record.
+    No block is dropped here: :meth:`log_ratios` chooses those that an estimate uses, so the rest stays on record.
 
     Each arm but the first has a ratio to it, by the arm's own name. ``ratios`` names further ones of two arms, as
     (first, second). If there are any, they alone decide how long to measure.
@@ -74,7 +73,6 @@ class Arms:
 
     arms: tuple[str, ...]
     pairs: list[list[Round]] = field(default_factory=list)
-    noisy: Callable[[Block], bool] = lambda block: disturbed(block.noise)
     ratios: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     _pair_values: dict[str, list[list[tuple[float, bool]]]] = field(default_factory=dict, repr=False)
 
@@ -110,7 +108,7 @@ class Arms:
         second: str,
         time: Callable[[Block], float] = lambda block: block.per_call,
     ) -> list[tuple[float, bool]]:
-        flags = [self.noisy(item[first]) or self.noisy(item[second]) for item in rounds]
+        flags = [disturbed(item[first].noise) or disturbed(item[second].noise) for item in rounds]
         values = []
         for item in undisturbed(rounds, flags):
             order = list(item)
@@ -130,7 +128,7 @@ class Arms:
     @property
     def disturbed_share(self) -> float:
         """The share of rounds in which any arm was disturbed."""
-        flags = [any(map(self.noisy, item.values())) for rounds in self.pairs for item in rounds]
+        flags = [any(disturbed(block.noise) for block in item.values()) for rounds in self.pairs for item in rounds]
         return sum(flags) / len(flags) if flags else 0.0
 
 
