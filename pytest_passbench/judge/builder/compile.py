@@ -11,7 +11,6 @@ import contextlib
 import math
 import os
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Iterable
@@ -88,8 +87,7 @@ def run_compiler(
             killed = process.poll() in KILLED  # before this function kills it
             inside = processes.descendants(process.pid)
             stopped = any(processes.alive(pid) and processes.stopped(pid) for pid in inside)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # all processes of bubblewrap's sandbox end with the first
+            processes.kill_group(process.pid)  # all processes of bubblewrap's sandbox end with the first
             if isinstance(error, subprocess.TimeoutExpired):
                 if killed:
                     raise (ProcessLost(LOST) if walls.strong else CompileFailed(LOST)) from None
