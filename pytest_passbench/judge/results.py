@@ -95,7 +95,8 @@ def _texts(values: Sequence[object], characters: int, most: int) -> tuple[str, .
 @lru_cache(maxsize=1000)
 def _report(*fields: Any) -> PassReport:
     """Return the report with these fields, in order. Tuples become lists, and empty ones the same list."""
-    return PassReport(*((list(item) or _EMPTY) if isinstance(item, tuple) else item for item in fields))
+    values: list[Any] = [(list(item) or _EMPTY) if isinstance(item, tuple) else item for item in fields]
+    return PassReport(*values)
 
 
 class Writer:
