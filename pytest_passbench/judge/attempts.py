@@ -1,7 +1,6 @@
 """Attempts at judging a case, when faults end them: whose fault is a fault?
 
-Eager in the candidate's place is the witness: does the fault come without the candidate too? If this were merged with
-the judge of a case, a candidate's failure would decide on the way whether it is judged again.
+Eager in the candidate's place is the witness: does the fault come without the candidate too?
 """
 
 from __future__ import annotations

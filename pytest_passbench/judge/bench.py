@@ -6,11 +6,11 @@ seconds by phase, disjoint and complete. They lie below the arms, whose answers 
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.judge.inputs import Inputs
@@ -19,6 +19,21 @@ from pytest_passbench.judge.machine.cores import Awake, Cores, device_locks, exc
 from pytest_passbench.protocol import Layout
 
 SAFETY = 1.5
+
+
+class _Context:
+    """A context of two calls. It takes less than half of the time of a generator, a dozen times in each round."""
+
+    __slots__ = ("_begin", "_end")
+
+    def __init__(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
+        self._begin, self._end = begin, end
+
+    def __enter__(self) -> None:
+        self._begin()
+
+    def __exit__(self, *_exception: object) -> None:
+        self._end()
 
 
 class Deadline:
@@ -36,18 +51,13 @@ class Deadline:
         """Return the seconds that are left, 0 if there are none."""
         return max(0.0, self._end - (self._since if self._pauses else self._clock()))
 
-    def paused(self, really: bool = True) -> _Pause:
+    def paused(self, really: bool = True) -> AbstractContextManager[None]:
         """Stop the clock, as a context; not if ``really`` is False. Pauses may be nested."""
-        return _Pause(self, really)
+        return _Context(self.pause, self.resume) if really else nullcontext()
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> AbstractContextManager[None]:
         """Let the clock of a paused deadline run, as a context."""
-        self.resume()
-        try:
-            yield
-        finally:
-            self.pause()
+        return _Context(self.resume, self.pause)
 
     def pause(self) -> None:
         """Stop the clock."""
@@ -81,23 +91,6 @@ class Pace:
         return left > SAFETY * self._longest + self._reserve
 
 
-class _Pause:
-    """A pause as a context. A class takes less time than a generator, several times in each round."""
-
-    __slots__ = ("_deadline", "_really")
-
-    def __init__(self, deadline: Deadline, really: bool) -> None:
-        self._deadline, self._really = deadline, really
-
-    def __enter__(self) -> None:
-        if self._really:
-            self._deadline.pause()
-
-    def __exit__(self, *_exception: object) -> None:
-        if self._really:
-            self._deadline.resume()
-
-
 class Stopwatch:
     """A stopwatch that adds the seconds of each phase to ``spent``. An inner phase pauses the outer one."""
 
@@ -106,17 +99,15 @@ class Stopwatch:
         self._open: list[str] = []
         self._since = 0.0
 
-    def __call__(self, phase: str) -> _Phase:
+    def __call__(self, phase: str) -> AbstractContextManager[None]:
         """Time ``phase``, as a context."""
-        return _Phase(self, phase)
+        return _Context(partial(self._enter, phase), self._leave)
 
-    def enter(self, phase: str) -> None:
-        """Begin ``phase``, and pause the present one."""
+    def _enter(self, phase: str) -> None:
         self._note()
         self._open.append(phase)
 
-    def leave(self) -> None:
-        """End the phase that began last."""
+    def _leave(self) -> None:
         self._note()
         self._open.pop()
 
@@ -126,21 +117,6 @@ class Stopwatch:
             phase = self._open[-1]
             self.spent[phase] = self.spent.get(phase, 0.0) + now - self._since
         self._since = now
-
-
-class _Phase:
-    """A phase as a context. A class takes less than half of the time of a generator, a dozen times in each round."""
-
-    __slots__ = ("_phase", "_watch")
-
-    def __init__(self, watch: Stopwatch, phase: str) -> None:
-        self._watch, self._phase = watch, phase
-
-    def __enter__(self) -> None:
-        self._watch.enter(self._phase)
-
-    def __exit__(self, *_exception: object) -> None:
-        self._watch.leave()
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,4 @@
-"""A case: one subgraph of a task, to be judged for one candidate.
-
-It lies below all that judges. If it were merged with one of them, what is kept from case to case (programs, results
-of baselines) would have to import its own user.
-"""
+"""A case: one subgraph of a task, to be judged for one candidate."""
 
 from __future__ import annotations
 

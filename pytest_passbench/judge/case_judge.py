@@ -1,8 +1,7 @@
 """The judge of one case: its passes are read, its arms get their programs, and a trial of them follows.
 
 It decides what is tried, and learns from a trial for later cases: the baselines' results, the machine's noise, passes
-that broke a rule. If this were merged with the session, the order of cases could not be tested without processes. If
-it were merged with the attempts, it would decide itself whose fault its faults are.
+that broke a rule.
 """
 
 from __future__ import annotations
@@ -87,10 +86,7 @@ class CaseJudge:
         return attempt.record, trial
 
     def remeasure(self, first: Trial, last: bool) -> tuple[Record, None]:
-        """Measure a case again, and go on where its ``first`` trial ended. Its findings and failures stay.
-
-        Raises as :meth:`first` does.
-        """
+        """Measure a case again, from where its ``first`` trial ended. Findings stay. Raises as :meth:`first` does."""
         case, earlier, deadline = first.case, first.record, first.bench.deadline
         attempt = _Attempt(case, self._record(case), deadline, last, first.measured)
         attempt.record.findings = list(earlier.findings)

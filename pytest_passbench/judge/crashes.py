@@ -1,8 +1,7 @@
 """The launch in which a candidate's kernel ended a measured process, and its likely cause, in words.
 
 A template traces the calls again, and a page tells of the launch and of what it touched. A kernel could have written
-that page, so it is read as numbers that name parts of the judge's own copy of the plan. No verdict depends on it. If
-this were merged with the results, a crash could not be explained to ``passbench explain``.
+that page, so it is read as numbers that name parts of the judge's own copy of the plan. No verdict depends on it.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import signal
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,41 +45,16 @@ _CAUSES: dict[int, str] = {
 }
 
 
-@dataclass(frozen=True)
-class CrashSite:
-    """The launch that ended a process: its number among the ``count`` launches of a plan, from 1 on, and the cause.
-
-    ``arguments`` are in words, a line for each. ``cause`` is empty if there is no likely one.
-    """
-
-    name: str
-    kernel: str
-    number: int
-    count: int
-    arguments: tuple[str, ...]
-    cause: str
-
-    def __str__(self) -> str:
-        where = f"in {self.kernel}, launch {self.number} of {self.count} of pass {self.name}"
-        first = f"{where}: {self.cause}" if self.cause else where
-        return "\n".join([first, *(f"  {text}" for text in self.arguments)])
-
-
 def explained(failure: ArmFailure, template: Template, calls: int) -> ArmFailure:
-    """Return the crash of a measured process with the launch in which it comes, if a traced call shows that.
-
-    ``calls`` are the calls on whose inputs it may come.
-    """
+    """Return a crash with the launch in which it comes, if traced calls on the inputs of ``calls`` calls show it."""
     plans = _with_launches(template)
     if failure.status != "crash" or is_fault(failure) or template.arm.settings.on_device or not plans:
         return failure
     page = template.trace(calls)
-    site = None if page is None else crash_site(page, template.planned)
-    if site is None:
+    text = None if page is None else crash_site(page, template.planned)
+    if text is None:
         names = " or ".join(dict.fromkeys(line(name) for name, _plan in plans))
         text = f"in a kernel of pass {names}; it did not come again in traced calls, and depends on what ran before?"
-    else:
-        text = str(site)
     return ArmFailure("crash", failure.phase, f"{failure.message} {text}", failure.findings, failure.culprits)
 
 
@@ -112,8 +85,11 @@ def _first_report(plan: Mapping[str, Any], walls: Walls, folder: Path, name: str
     return ""
 
 
-def crash_site(page: bytes, planned: Sequence[tuple[str, Mapping[str, Any]]]) -> CrashSite | None:
-    """Return the launch that a page tells of, if it ended its process. None too for a page that names no launch."""
+def crash_site(page: bytes, planned: Sequence[tuple[str, Mapping[str, Any]]]) -> str | None:
+    """Return the launch that a page tells of, with the likely cause and a line for each argument, in words.
+
+    Return None if no launch ended its process, or if the page names none.
+    """
     if len(page) != TRACE_BYTES:
         return None
     words = struct.unpack(f"<{TRACE_BYTES // 8}q", page)
@@ -127,14 +103,10 @@ def crash_site(page: bytes, planned: Sequence[tuple[str, Mapping[str, Any]]]) ->
     if not 0 <= launch_number < len(launches):
         return None
     number, (kernel, arguments) = launches[launch_number]
-    return CrashSite(
-        line(name),
-        line(kernel_name(plan["kernels"][kernel])),
-        number,
-        sum(bool(step.keys() & {"launch", "triton", "tuned"}) for step in plan["steps"]),
-        tuple(_arguments(plan, kernel, arguments)),
-        _cause(head, rows),
-    )
+    count = sum(bool(step.keys() & {"launch", "triton", "tuned"}) for step in plan["steps"])
+    where = f"in {line(kernel_name(plan['kernels'][kernel]))}, launch {number} of {count} of pass {line(name)}"
+    first = ": ".join(filter(None, (where, _cause(head, rows))))
+    return "\n".join([first, *(f"  {text}" for text in _arguments(plan, kernel, arguments))])
 
 
 def _with_launches(template: Template) -> list[tuple[str, dict[str, Any]]]:

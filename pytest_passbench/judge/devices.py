@@ -11,10 +11,7 @@ from pytest_passbench.protocol import Layout, Order
 
 
 def start_template(arm: Arm, order: Order, layout: Layout, pages_fd: int) -> Template:
-    """Have a template forked for ``order``, and return it. It builds in the background. Raises ArmFailure.
-
-    ``pages_fd`` is the file descriptor of the subgraph's input pages.
-    """
+    """Return a template that builds ``order`` in the background. ``pages_fd``: input pages. Raises ArmFailure."""
     message = {"op": "template", "order": order.to_data(), "layout": layout.to_data(), "kept": False}
     if is_cuda(arm.settings.device):
         from pytest_passbench.judge.arms.cuda import start_on_device

@@ -1,8 +1,7 @@
 """The equipment of a judge from its start to its end: cores, sandboxes, readers, eager's built programs.
 
 Programs that are kept serve the next candidate's case on the same subgraph. They lie in sandboxes that no candidate's
-code runs in. Each case has new inputs, forks new runners, and times eager beside its candidate. If this were merged
-with the case's judge, what outlives a case could no longer be told from what may not.
+code runs in. Each case has new inputs, forks new runners, and times eager beside its candidate.
 """
 
 from __future__ import annotations
@@ -40,6 +39,7 @@ from pytest_passbench.judge.machine.gpu import HeldOpen, device_state
 from pytest_passbench.judge.machine.process import allowed
 from pytest_passbench.judge.reading.readers import CandidateReaders
 from pytest_passbench.protocol import BASELINE, READ
+from pytest_passbench.suite.limits import machine_bytes
 
 MAX_PROGRAMS = 32  # subgraphs. Each has up to two processes and five open files
 MAX_PAGES_BYTES = 1 << 30  # of the input pages of all of them
@@ -69,15 +69,8 @@ class Sandboxes:
         return Arm(self._for_arm("reader", READ))
 
     def _for_arm(self, name: str, pipeline: str, judged: bool = False) -> ArmSettings:
-        return ArmSettings(
-            name=name,
-            device=self._settings.device,
-            threads=self._settings.threads,
-            pipeline=pipeline,
-            walls=self._walls,
-            timeout=self._settings.timeout,
-            judged=judged,
-        )
+        run = self._settings
+        return ArmSettings(name, run.device, run.threads, pipeline, self._walls, run.timeout, judged)
 
     def close(self) -> None:
         """End the arms' sandboxes."""
@@ -96,10 +89,11 @@ class Built:
     pages: Pages
     templates: dict[str, Template]
 
-    @property
-    def alive(self) -> bool:
-        """True if every template can still be asked for runners."""
-        return all(template.lasts for template in self.templates.values())
+    def end(self) -> None:
+        """End the programs."""
+        for template in self.templates.values():
+            template.end()
+        self.pages.close()
 
 
 @dataclass
@@ -118,8 +112,8 @@ class Programs:
         built = self._built.pop(key, None)
         if built is None:
             return None
-        if not built.alive or any(template.arm is not arm for template in built.templates.values()):
-            _end(built)
+        if not all(template.lasts and template.arm is arm for template in built.templates.values()):
+            built.end()
             return None
         self._built[key] = built  # the latest
         return built
@@ -128,10 +122,10 @@ class Programs:
         """Keep the programs of a subgraph, which live on in their sandbox. End others if there are too many."""
         key = _key(case)
         if key in self._built:
-            _end(self._built.pop(key))
+            self._built.pop(key).end()
         self._built[key] = built
         while len(self._built) > MAX_PROGRAMS or (len(self._built) > 1 and self._bytes() > MAX_PAGES_BYTES):
-            _end(self._built.pop(next(iter(self._built))))
+            self._built.pop(next(iter(self._built))).end()
 
     def _bytes(self) -> int:
         return sum(built.pages.layout.size for built in self._built.values())
@@ -139,13 +133,7 @@ class Programs:
     def close(self) -> None:
         """End all programs that are kept."""
         while self._built:
-            _end(self._built.popitem()[1])
-
-
-def _end(built: Built) -> None:
-    for template in built.templates.values():
-        template.end()
-    built.pages.close()
+            self._built.popitem()[1].end()
 
 
 def _key(case: Case) -> str:
@@ -249,7 +237,7 @@ class Equipment:
             "priority": "real-time" if allowed() else "ordinary",
             "frequency_mhz": _frequency(),
             "load": round(os.getloadavg()[0], 2),
-            "memory_gib": math.ceil(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+            "memory_gib": math.ceil(machine_bytes() / 2**30),
         }
 
     def close_sandboxes(self) -> None:

@@ -1,8 +1,7 @@
 """The graphs of tasks that a candidate's passes match, without ``torch.compile``. No kernel is compiled or run.
 
 One process in a sandbox matches all graphs, with inputs of zeros. The results are kept on disk by the contents of the
-task and the candidate, and by the versions of this package and of torch. If this were merged with the survey, which
-has a process with plans for each subgraph, a look at a suite would take minutes.
+task and the candidate, and by the versions of this package and of torch.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from pytest_passbench.judge.builder.store import ContentStore, cache_folder
 from pytest_passbench.judge.case import smallest
 from pytest_passbench.judge.reading.readers import CandidateReaders
 from pytest_passbench.judge.results import pass_reports
-from pytest_passbench.protocol import ProtocolError, send
+from pytest_passbench.protocol import send
 from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.find import TaskRef
 from pytest_passbench.suite.limits import check_memory
@@ -58,11 +57,6 @@ class TaskMatches:
 
     graphs: int
     matches: list[GraphMatch] = field(default_factory=list)
-
-    @property
-    def whole(self) -> bool:
-        """True if it has all graphs."""
-        return len(self.matches) == self.graphs
 
 
 class Matcher:
@@ -108,13 +102,9 @@ class Matcher:
         """Turn errors of the channel within this context into ArmFailure. After any error the process is lost."""
         self._channel.settimeout(self._arm.patience("match"))
         self.lost = True
-        try:
+        who = "the process that matches the candidate's passes"
+        with self._arm.answering("match", lambda: ending(self._arm.reap(), who)):
             yield
-        except TimeoutError as error:
-            raise self._arm.late("match") from error
-        except ProtocolError as error:
-            message = ending(self._arm.reap(), "the process that matches the candidate's passes")
-            raise ArmFailure("crash", "match", message) from self._arm.loss or error
         self.lost = False
 
     def _answer(self) -> tuple[dict[str, Any], ArmFailure | None]:
@@ -142,39 +132,26 @@ class Matcher:
 
 
 class CandidateMatches:
-    """The matches of one pass directory of a candidate, by the task's content, as they are kept on disk."""
+    """The matches of one pass directory of a candidate, as they are kept on disk. ``tasks`` are by content hash."""
 
     def __init__(self, store: ContentStore, key: str) -> None:
         """Read what the store has under ``key``. A text of another form counts as none."""
-        self._store, self._key, self._changed = store, key, False
-        self._tasks = dict[str, TaskMatches]()
+        self._store, self._key = store, key
+        self.tasks = dict[str, TaskMatches]()
+        self._stored = store.get(key) or b"{}"
         try:
-            stored = json.loads(store.get(key) or b"{}")
-            for digest, (graphs, matches) in stored.items():
-                self._tasks[digest] = TaskMatches(int(graphs), [GraphMatch(*item) for item in matches])
+            for digest, (graphs, matches) in json.loads(self._stored).items():
+                self.tasks[digest] = TaskMatches(int(graphs), [GraphMatch(*item) for item in matches])
         except (ValueError, TypeError):
-            self._tasks.clear()
-
-    def of(self, digest: str) -> TaskMatches | None:
-        """Return the matches of the task with this content hash; None if it was not looked at."""
-        return self._tasks.get(digest)
-
-    def begin(self, digest: str, graphs: int) -> TaskMatches:
-        """Return a new entry for a task with so many graphs."""
-        return self._tasks.setdefault(digest, TaskMatches(graphs))
-
-    def add(self, entry: TaskMatches, match: GraphMatch) -> None:
-        """Add the match of the task's next graph."""
-        entry.matches.append(match)
-        self._changed = True
+            self.tasks.clear()
 
     def save(self) -> None:
         """Write to the store if anything was added."""
-        if not self._changed:
-            return
-        stored = {key: (entry.graphs, list(map(astuple, entry.matches))) for key, entry in self._tasks.items()}
-        self._store.put(self._key, json.dumps(stored).encode())
-        self._changed = False
+        tasks = {key: (entry.graphs, list(map(astuple, entry.matches))) for key, entry in self.tasks.items()}
+        data = json.dumps(tasks).encode()
+        if data != self._stored:
+            self._store.put(self._key, data)
+            self._stored = data
 
 
 class Matching:
@@ -199,21 +176,20 @@ class Matching:
             return
         if passes.mistakes:
             raise ArmFailure("compile_fail", "load", passes.mistakes)
-        stored, digest = self._of_passes(candidate, passes), ref.content_hash()
-        entry = stored.of(digest)
-        if entry is not None:
-            yield from list(entry.matches)
-            if entry.whole:
+        tasks, digest = self._of_passes(candidate, passes).tasks, ref.content_hash()
+        if digest in tasks:
+            yield from list(tasks[digest].matches)
+            if len(tasks[digest].matches) == tasks[digest].graphs:
                 return
         task = ref.load()
         subgraphs = smallest(task, lambda subgraph: subgraph.graph)
         counts = Counter(subgraph.graph for subgraph in task.subgraphs)
-        entry = stored.begin(digest, len(subgraphs))
+        entry = tasks.setdefault(digest, TaskMatches(len(subgraphs)))
         unknown = subgraphs[len(entry.matches) :]
         with contextlib.closing(self._matched(task, unknown, candidate, passes)) as answers:
             for subgraph, (name, miss) in zip(unknown, answers, strict=True):
                 match = GraphMatch(subgraph.graph, counts[subgraph.graph], name, miss)
-                stored.add(entry, match)
+                entry.matches.append(match)
                 yield match
 
     def _matched(

@@ -2,7 +2,7 @@
 
 The suite's shapes are public, and launch plans are recorded for each shape, so a candidate may be a table by shape.
 It has no entry for a size that nobody chose. What happens there is no violation, and changes neither the status of
-the subgraph nor a score. If this were merged with the judge of a case, a failure here could become one there.
+the subgraph nor a score.
 """
 
 from __future__ import annotations
@@ -91,16 +91,12 @@ class FurtherSizes:
         return result
 
     def _attempt(self, case: Case, name: str, stopping: Stopping | None, last: bool) -> tuple[Record, Trial]:
-        """Judge one size. Raises ArmFailure or one of :data:`~pytest_passbench.judge.arms.failures.FAULTS`."""
-        record = case.record()
-        trial = self._trial(case, record, f"{name} retry" if last else name, stopping, last)
-        trial.judge()
-        return record, trial
+        """Judge one size, without the audits: its speed is in no score.
 
-    def _trial(self, case: Case, record: Record, name: str, stopping: Stopping | None, last: bool) -> Trial:
-        """Return a trial of eager and the candidate, without the audits: its speed is in no score."""
+        Raises ArmFailure or one of :data:`~pytest_passbench.judge.arms.failures.FAULTS`.
+        """
         equipment, settings, readers = self._equipment, self._settings, self._equipment.readers
-        deadline, phases = Deadline(settings.timeout), Stopwatch({})
+        deadline = Deadline(settings.timeout)
         with deadline.paused():
             started = equipment.arms()
             arms = {arm: started[arm] for arm in (EAGER, CANDIDATE)}
@@ -111,10 +107,10 @@ class FurtherSizes:
         planner = readers.planner(case.candidate, case.passes)
         planner.begin({})
         orders = case.orders(settings, [EAGER], readers.passes(case.candidate, case.passes))
-        bench = equipment.bench(case, name, phases, deadline)
-        return Trial(
+        bench = equipment.bench(case, f"{name} retry" if last else name, Stopwatch({}), deadline)
+        trial = Trial(
             case=case,
-            record=record,
+            record=case.record(),
             orders=orders,
             planners={CANDIDATE: planner},
             arms=arms,
@@ -122,8 +118,7 @@ class FurtherSizes:
             stopping=stopping,
             allowance=QUICK,
             auditor=Auditor(replace(settings, audit="off"), bench, arms[CANDIDATE]),
-            earlier=None,
             last=last,
-            built=None,
-            keeps=False,
         )
+        trial.judge()
+        return trial.record, trial

@@ -32,7 +32,10 @@ def compiled(main: Path) -> Iterator[Path]:
 
     Headers in the same folder belong to the source. Raises NoLibrary.
     """
-    compiler = _compiler()
+    try:
+        compiler = toolchain.compiler()
+    except CompileError as error:
+        raise NoLibrary(str(error)) from None
     with contextlib.ExitStack() as stack:
         folder = _private_folder()
         if folder is None:  # a temporary one will do, since the file may go once it is loaded
@@ -41,13 +44,6 @@ def compiled(main: Path) -> Iterator[Path]:
         if not path.is_file():
             _build(compiler, main, path)
         yield path
-
-
-def _compiler() -> str:
-    try:
-        return toolchain.compiler()
-    except CompileError as error:
-        raise NoLibrary(str(error)) from None
 
 
 def _key(compiler: str, sources: Path) -> str:
@@ -75,10 +71,7 @@ def _private_folder() -> Path | None:
 
 
 def _build(compiler: str, main: Path, target: Path) -> None:
-    """Compile to a temporary folder and rename it to ``target``. Raises NoLibrary.
-
-    Two processes may do so at once, since the result of either is right.
-    """
+    """Compile to a temporary folder and rename it to ``target``, as two processes may at once. Raises NoLibrary."""
     try:
         with Scratch(target.parent) as scratch:
             built = scratch / target.name

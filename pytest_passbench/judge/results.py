@@ -1,7 +1,7 @@
 """The results of a case as its record has them: failures, outputs, answers, speeds, reports on passes.
 
 The baselines' results are kept here too, since each is measured once for a subgraph, however many candidates are
-judged on it. If this were merged with the trial, the fate of a process would decide what a record says of it.
+judged on it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pytest_passbench.timing.measurement import Arms, MeasuredRatio
 NONE: Mapping[str, Sequence[str]] = MappingProxyType({})
 NO_REASONS: Mapping[str, str] = MappingProxyType({})
 MAX_LEFT = 50  # reasons why regions were left to eager, of one pass
-_EMPTY: list[str] = []  # one for all misses, of which a run keeps tens of thousands
+_EMPTY: list[str] = []  # one for all reports, of which a run keeps tens of thousands
 #: Endings that may be the machine's. A later candidate's measurement tries anew.
 TRANSIENT = ("crash", "timeout")
 
@@ -64,47 +64,39 @@ def pass_reports(
     ``untuned`` are the names of the passes whose kernels could have been tuned and were not. ``plans`` has the launch
     plans by the names of their passes, in words. ``uncounted`` has, by the pass's name, the reason why no match of
     a pass counts although it matched.
-    A run keeps all reports, and subgraphs of a task have most in common: equal misses are one object, and each text
-    of a match is kept once.
+    A run keeps all reports, and subgraphs of a task have most in common: equal reports are one object while they are
+    cached, and each text is kept once.
     """
-    reports = [(item, _report(item, untuned, plans)) for item in list(items)[:200]]
-    return [_uncounted(report, uncounted.get(str(item.get("name")))) for item, report in reports]
+    reports = []
+    for item in list(items)[:200]:
+        name = str(item.get("name", ""))
+        report = _report(
+            intern(printable(name)[:200]),
+            int(item.get("matches", 0)),
+            _texts(item.get("operators", ()), 60, 500),
+            intern(printable(str(item.get("miss", "")), LINES)[:1000]),
+            _texts(item.get("computed", ()), 60, 50),
+            float(item.get("nearness", 0.0)),
+            name in untuned,
+            tuple(map(intern, plans.get(name, ()))),
+            intern(printable(str(item.get("kind", "pattern")))[:10]),
+            _texts(item.get("left", ()), 300, MAX_LEFT),
+        )
+        if name in uncounted:
+            report = replace(report, matches=0, operators=_EMPTY, miss=uncounted[name], nearness=1.0)
+        reports.append(report)
+    return reports
 
 
-def _uncounted(report: PassReport, reason: str | None) -> PassReport:
-    """Return the report of a pass as one that has missed, if there is a ``reason`` why its matches do not count."""
-    return report if reason is None else replace(report, matches=0, operators=_EMPTY, miss=reason, nearness=1.0)
-
-
-def _report(item: Mapping[str, Any], untuned: Collection[str], plans: Mapping[str, Sequence[str]]) -> PassReport:
-    name, matches = printable(str(item.get("name", "")))[:200], int(item.get("matches", 0))
-    miss, nearness = printable(str(item.get("miss", "")), LINES)[:1000], float(item.get("nearness", 0.0))
-    operators, computed = item.get("operators", []), item.get("computed", [])
-    plan = plans.get(str(item.get("name")), ())
-    kind = intern(printable(str(item.get("kind", "pattern")))[:10])
-    left = tuple(intern(printable(str(reason))[:300]) for reason in item.get("left", []))[:MAX_LEFT]
-    if not (matches or operators or computed or plan or item.get("name") in untuned):
-        return _missed(name, miss, nearness, kind, left)
-    return PassReport(
-        name=intern(name),
-        matches=matches,
-        operators=[intern(printable(str(op))[:60]) for op in operators][:500],
-        miss=intern(miss),
-        computed=[intern(printable(str(op))[:60]) for op in computed][:50],
-        nearness=nearness,
-        untuned=item.get("name") in untuned,
-        plan=[intern(text) for text in plan],
-        kind=kind,
-        left=list(left),
-    )
+def _texts(values: Sequence[object], characters: int, most: int) -> tuple[str, ...]:
+    return tuple(intern(printable(str(value))[:characters]) for value in values[:most])
 
 
 @lru_cache(maxsize=1000)
-def _missed(name: str, miss: str, nearness: float, kind: str, left: tuple[str, ...]) -> PassReport:
-    reasons = list(left) if left else _EMPTY
-    return PassReport(
-        name, miss=miss, nearness=nearness, operators=_EMPTY, computed=_EMPTY, plan=_EMPTY, kind=kind, left=reasons
-    )
+def _report(*fields: Any) -> PassReport:
+    """Return the report with these fields, in order. Tuples become lists, and empty ones the same list."""
+    values: list[Any] = [(list(item) or _EMPTY) if isinstance(item, tuple) else item for item in fields]
+    return PassReport(*values)
 
 
 class Writer:

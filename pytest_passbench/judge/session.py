@@ -1,8 +1,4 @@
-"""The judge of one process: takes the subgraphs of tasks through its sandboxes, in their order and within a budget.
-
-If this were merged with the judge of a case, the order, the time and the repetition of cases could not be changed
-without touching how a subgraph is judged.
-"""
+"""The judge of one process: takes the subgraphs of tasks through its sandboxes, in order and within a budget."""
 
 from __future__ import annotations
 
@@ -105,10 +101,7 @@ class Session:
         return self.case_judge.noise.to_json()
 
     def touches(self, ref: TaskRef, candidate: Candidate) -> bool:
-        """Return True if a pass of the candidate matches the task, or if that cannot be told for a mistake in it.
-
-        Raises UserError for a broken task.
-        """
+        """Return True if a pass matches the task, or a mistake hides that. Raises UserError for a broken task."""
         try:
             return any(match.name for match in self.matches(ref, candidate))
         except ArmFailure:

@@ -1,13 +1,13 @@
 """The survey of a candidate without judging it (``passbench explain``).
 
 Its passes are read in a sandbox, and its kernels are screened and compiled. With a task, the passes are also matched
-as data on the task's subgraphs, which gives their launch plans. No kernel is run unless sanitizers are asked for. If
-this were merged with the session, a look at a candidate would need all that judging needs.
+as data on the task's subgraphs, which gives their launch plans. No kernel is run unless sanitizers are asked
+for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.audits.findings import violation
 from pytest_passbench.judge.builder.build import Builder
-from pytest_passbench.judge.builder.compile_errors import CompileFailed, located, rest
+from pytest_passbench.judge.builder.compile_errors import CompileFailed, located, unshown
 from pytest_passbench.judge.builder.sanitized import sanitized
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
@@ -127,7 +127,8 @@ class _Looker:
             planner = self._readers.planner(self._candidate, self._passes)
             reports = self._readers.passes(self._candidate, self._passes)
             self._survey.findings += self._patterns(reports)
-            self._survey.findings += [*self._libraries(planner), *self._texts(planner)]
+            libraries, texts = planner.reader.kernels()
+            self._survey.findings += [*self._libraries(planner, libraries), *self._texts(texts)]
             if task is not None:
                 self._plan(planner, reports, task)
         except ArmFailure as failure:
@@ -153,8 +154,8 @@ class _Looker:
                 if isinstance(item.get(label), str):
                     yield Finding("load", label, "error", item[label], file)
 
-    def _libraries(self, planner: Planner) -> Iterator[Finding]:
-        for library in planner.reader.kernels().libraries:
+    def _libraries(self, planner: Planner, libraries: Iterable[LibrarySource]) -> Iterator[Finding]:
+        for library in libraries:
             file = named(library.file, self._folder)
             try:
                 planner.builder.library(library.source, library.flags, library.openmp)
@@ -171,14 +172,13 @@ class _Looker:
         """Yield the first errors of a library. The message of the last one counts the others."""
         findings = located(failed, self._passes.path, library.file or "this candidate")
         for number, error in enumerate(findings, 1):
-            message = "\n".join(
-                [error.generated + error.text, error.excerpt, *(rest(failed) if number == len(findings) else [])]
-            )
+            more = unshown(len(failed.errors)) if number == len(findings) else []
+            message = "\n".join([error.generated + error.text, error.excerpt, *more])
             file, line = (error.file, error.line) if error.file else (library.file, library.line)
             yield Finding("kernel", "compile", "error", message, named(file, self._folder), line)
 
-    def _texts(self, planner: Planner) -> Iterator[Finding]:
-        for text in planner.reader.kernels().triton:
+    def _texts(self, texts: Iterable[str]) -> Iterator[Finding]:
+        for text in texts:
             try:
                 kernel_text(self._passes.path, KernelReference.read(text))
             except Rejected as refusal:
@@ -216,17 +216,13 @@ class _Looker:
             for subgraph in task.subgraphs:
                 try:
                     report = _report(task, subgraph, reports, arm, _Noting(planner, subgraph.id, self._note))
-                    self._survey.matched.append(_matched(subgraph.id, report))
+                    places = ((line(name), tuple(map(line, nodes))) for name, nodes in report["places"])
+                    matched = MatchReport(subgraph.id, tuple(pass_reports(report["passes"])), tuple(places))
+                    self._survey.matched.append(matched)
                 except ArmFailure as failure:
                     self._fail(failure)
         finally:
             arm.close()
-
-
-def _matched(subgraph: str, report: dict[str, Any]) -> MatchReport:
-    """Return a template's report on a subgraph, capped and escaped."""
-    places = [(line(name), tuple(line(node) for node in nodes)) for name, nodes in report["places"]]
-    return MatchReport(subgraph, tuple(pass_reports(report["passes"])), tuple(places))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,6 @@
 """The trial of a case: its arms' programs are built, probed, measured and audited.
 
-The processes of a trial live and end here. If this were merged with the judge of a case, a failed arm could no
-longer drop out while the others go on. If it were merged with the results, what a record says of a failure could not
-be tested without processes.
+The processes of a trial live and end here. An arm that fails drops out, and the others go on.
 """
 
 from __future__ import annotations
@@ -70,10 +68,10 @@ class Trial:
     stopping: Stopping | None
     allowance: Allowance
     auditor: Auditor
-    earlier: Arms | None
     last: bool
-    built: Built | None
-    keeps: bool
+    earlier: Arms | None = None
+    built: Built | None = None
+    keeps: bool = False
     measured: Arms | None = None
     unsettled: bool = False
     interpreted: bool = False

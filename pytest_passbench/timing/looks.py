@@ -37,6 +37,9 @@ Reason = Literal["clear", "narrow", "pairs", "time", "more"]
 
 #: Smaller differences (relative) are never claimed, on any machine.
 MIN_DELTA = 0.02
+#: A verdict may be clear while the ratio is still vague (2.0 or 2.6). Scores use the ratio, so a clear verdict stops
+#: measuring only at this half width (relative), or at this share of the ratio's distance from 1, in logs.
+CLEAR_HALF_WIDTH, CLEAR_SHARE = 0.05, 0.15
 
 
 @dataclass(frozen=True)
@@ -74,9 +77,13 @@ class Decision:
     measuring again would not help.
     """
 
-    stop: bool
     verdict: Verdict
     reason: Reason
+
+    @property
+    def stop(self) -> bool:
+        """True if measuring ends."""
+        return self.reason != "more"
 
     @property
     def worth_repeating(self) -> bool:
@@ -86,12 +93,9 @@ class Decision:
 
 @dataclass(frozen=True)
 class Stopping:
-    """The rule for when to stop. ``delta`` and the half widths are relative (0.02 is 2 %).
+    """The rule for when to stop. ``delta`` is relative (0.02 is 2 %).
 
-    ``seconds`` is the time limit of one subgraph. A verdict may be clear while the ratio is still vague (2.0 or
-    2.6). Scores use the ratio, so a clear verdict stops measuring only if the interval is narrow enough. Its
-    half width must be at most ``clear_half_width``, or ``clear_share`` of the ratio's distance from 1, in logs.
-    ``correlation`` is that of successive pairs on this machine
+    ``seconds`` is the time limit of one subgraph. ``correlation`` is that of successive pairs on this machine
     (:func:`pytest_passbench.timing.series.pooled_lag1` of the A/A sessions); it widens every interval. Raises
     ValueError if ``delta`` is below :data:`MIN_DELTA`, or if there is no look at ``max_pairs``, which a judge takes
     from its allowance.
@@ -99,8 +103,6 @@ class Stopping:
 
     delta: float = MIN_DELTA
     looks: Looks = TO_EAGER
-    clear_half_width: float = 0.05
-    clear_share: float = 0.15
     max_pairs: int = 16
     seconds: float | None = None
     correlation: float = 0.0
@@ -131,21 +133,19 @@ class Stopping:
         return result, self.decide(result, spent)
 
     def decide(self, result: Estimate, spent: float = 0.0) -> Decision:
-        """Return the decision after ``spent`` seconds. The reason is "time" if the next look would exceed the
-        limit.
-        """
+        """Return the decision after ``spent`` seconds: "time" if the next look would exceed the limit."""
         verdict = judge(result, self.delta, self.looks)
         if result.half_width <= math.log1p(self.looks.half_width):
-            return Decision(True, verdict, "clear" if verdict != "UNRESOLVED" else "narrow")
-        clear = max(math.log1p(self.clear_half_width), self.clear_share * abs(result.log_ratio))
+            return Decision(verdict, "clear" if verdict != "UNRESOLVED" else "narrow")
+        clear = max(math.log1p(CLEAR_HALF_WIDTH), CLEAR_SHARE * abs(result.log_ratio))
         if verdict != "UNRESOLVED" and result.half_width <= clear:
-            return Decision(True, verdict, "clear")
+            return Decision(verdict, "clear")
         following = self.next_look(result.pairs)
         if following is None:
-            return Decision(True, verdict, "pairs")
+            return Decision(verdict, "pairs")
         if self.seconds is not None and spent * following / result.pairs > self.seconds:
-            return Decision(True, verdict, "time")
-        return Decision(False, verdict, "more")
+            return Decision(verdict, "time")
+        return Decision(verdict, "more")
 
 
 def judge(result: Estimate, delta: float, looks: Looks = TO_EAGER) -> Verdict:

@@ -1,4 +1,7 @@
-"""The measurement of arms against the first one: pairs of fresh processes, and looks that decide when to stop."""
+"""The measurement of arms against the first one: pairs of fresh processes, and looks that decide when to stop.
+
+The arms' blocks are timed by a clock.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,55 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
+from typing import Protocol
 
-from pytest_passbench.timing.clock import Block, Clock
 from pytest_passbench.timing.estimate import Estimate, enough, estimate, log_ratio, median_error
 from pytest_passbench.timing.looks import Decision, Stopping
-from pytest_passbench.timing.rounds import Shape, disturbed, orderless, orders, undisturbed
+from pytest_passbench.timing.rounds import Disturbance, Shape, disturbed, orderless, orders, undisturbed
 
 #: With fewer pairs than this, an interval has no end.
 FEWEST_PAIRS = 2
+
+
+@dataclass(frozen=True)
+class Block:
+    """A timed block of ``calls`` calls. ``seconds`` is its time less the cost of an empty block."""
+
+    seconds: float
+    calls: int
+    noise: Disturbance
+
+    @property
+    def per_call(self) -> float:
+        """Seconds per call."""
+        return self.seconds / self.calls
+
+    @property
+    def whole_per_call(self) -> float:
+        """Seconds per call with nothing taken off."""
+        return self.noise.seconds / self.calls
+
+
 Round = dict[str, Block]
+
+
+class Clock(Protocol):
+    """A way of timing the arms, on the judge's side. If a runner fails, its methods raise the judge's own error.
+
+    ``resolution`` is the clock's step in seconds.
+    """
+
+    @property
+    def resolution(self) -> float: ...
+
+    def fresh(self) -> None:
+        """Begin a pair: replace the processes of all arms by new, stopped ones that are warm."""
+
+    def block(self, arm: str, calls: int) -> Block:
+        """Return the time of a block of ``calls`` calls of ``arm``, on inputs that it has not seen.
+
+        Every other arm stays stopped.
+        """
 
 
 @dataclass
@@ -22,8 +65,7 @@ class Arms:
     """The blocks of all arms, measured so far. ``arms[0]`` is eager.
 
     ``pairs[i]`` holds the rounds of pair i, each with one block per arm in the order in which they ran.
-    ``noisy`` says of a block whether others disturbed it. No block is dropped here: :meth:`log_ratios` chooses
-    those that an estimate uses, so the rest stays on record.
+    No block is dropped here: :meth:`log_ratios` chooses those that an estimate uses, so the rest stays on record.
 
     Each arm but the first has a ratio to it, by the arm's own name. ``ratios`` names further ones of two arms, as
     (first, second). If there are any, they alone decide how long to measure.
@@ -31,7 +73,6 @@ class Arms:
 
     arms: tuple[str, ...]
     pairs: list[list[Round]] = field(default_factory=list)
-    noisy: Callable[[Block], bool] = lambda block: disturbed(block.noise)
     ratios: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     _pair_values: dict[str, list[list[tuple[float, bool]]]] = field(default_factory=dict, repr=False)
 
@@ -67,7 +108,7 @@ class Arms:
         second: str,
         time: Callable[[Block], float] = lambda block: block.per_call,
     ) -> list[tuple[float, bool]]:
-        flags = [self.noisy(item[first]) or self.noisy(item[second]) for item in rounds]
+        flags = [disturbed(item[first].noise) or disturbed(item[second].noise) for item in rounds]
         values = []
         for item in undisturbed(rounds, flags):
             order = list(item)
@@ -87,7 +128,7 @@ class Arms:
     @property
     def disturbed_share(self) -> float:
         """The share of rounds in which any arm was disturbed."""
-        flags = [any(map(self.noisy, item.values())) for rounds in self.pairs for item in rounds]
+        flags = [any(disturbed(block.noise) for block in item.values()) for rounds in self.pairs for item in rounds]
         return sum(flags) / len(flags) if flags else 0.0
 
 
@@ -135,10 +176,8 @@ def measure(
 
 def _cut_short(results: dict[str, MeasuredRatio]) -> dict[str, MeasuredRatio]:
     return {
-        arm: result
-        if result.decision.stop
-        else replace(result, decision=replace(result.decision, stop=True, reason="time"))
-        for arm, result in results.items()
+        name: result if result.decision.stop else replace(result, decision=replace(result.decision, reason="time"))
+        for name, result in results.items()
     }
 
 
@@ -149,9 +188,7 @@ def measure_pair(
     rng: random.Random,
     ratios: Mapping[str, tuple[str, str]] | None = None,
 ) -> list[Round]:
-    """Return the rounds of one pair of fresh processes: as many as the values of its deciding ratios need, within the
-    limits of ``shape``.
-    """
+    """Return the rounds of a pair of fresh processes, as many as its deciding ratios need and ``shape`` allows."""
     clock.fresh()
     rounds = _rounds(clock, arms, shape, shape.rounds, rng)
     while len(rounds) + shape.more <= shape.max_rounds:
@@ -169,9 +206,7 @@ def _rounds(clock: Clock, arms: Sequence[str], shape: Shape, count: int, rng: ra
 
 
 def _vagueness(pair: Arms, precise: float | None) -> float:
-    """Return a pair's standard error as a multiple of the one that is precise enough, for the deciding ratio with
-    the largest.
-    """
+    """Return the largest standard error of a deciding ratio, in multiples of the one that is precise enough."""
     ratios = [pair.log_ratios(name)[0] for name in pair.deciding]
     return max((median_error(values) / enough(values, precise) for values in ratios), default=0.0)
 

@@ -23,8 +23,9 @@ PAIR_SECONDS = 0.016
 #: If the blocks do not agree, a pair takes up to so many times as long: blocks cost less than processes.
 MAX_LENGTHENING = 8
 MAX_PAIR_SECONDS = MAX_LENGTHENING * PAIR_SECONDS
-#: The fewest rounds of a pair (even). With two rounds, the medians of six pairs can agree by accident.
-MIN_ROUNDS = 4
+#: The fewest rounds of a pair, and the most that it begins with (even). With two rounds, the medians of six pairs can
+#: agree by accident.
+MIN_ROUNDS, MAX_FIRST_ROUNDS = 4, 24
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,7 @@ def _cycle(arms: Sequence[str], rng: random.Random) -> list[tuple[str, ...]]:
 
 
 def calls_per_block(call: float, target: float = BLOCK_SECONDS, max_calls: int = 1 << 16) -> int:
-    """Return the number of calls of ``call`` seconds in a block of about ``target`` seconds: 1 to ``max_calls``.
-
-    ``max_calls`` is the number of different inputs that the judge has prepared for one block.
-    """
+    """Return how many calls of ``call`` seconds make a block of about ``target`` seconds: 1 to ``max_calls``."""
     if call <= 0:
         return max_calls
     return max(1, min(max_calls, round(target / call)))
@@ -89,21 +87,19 @@ def shape(
     target: float = BLOCK_SECONDS,
     pair: float = MAX_PAIR_SECONDS,
     max_calls: int = 1 << 16,
-    max_first_rounds: int = 24,
     precise: float | None = None,
 ) -> Shape:
     """Return the calls and rounds of a pair for a subgraph whose slowest arm takes ``call`` seconds.
 
     A block takes about ``target`` seconds. A pair may take ``pair`` seconds of blocks for every two arms, and
     begins with :data:`PAIR_SECONDS` of them, more if blocks are longer. It goes on until its value is as ``precise``
-    as asked. It begins with at most ``max_first_rounds`` rounds. Long calls get fewer rounds, but at least
+    as asked. It begins with at most :data:`MAX_FIRST_ROUNDS` rounds. Long calls get fewer rounds, but at least
     :data:`MIN_ROUNDS`.
     """
     calls = calls_per_block(call, target, max_calls)
     each = max(2 * calls * call, 1e-9)
-    rounds = max(
-        MIN_ROUNDS, min(max_first_rounds, int(min(pair, PAIR_SECONDS * target / BLOCK_SECONDS) / each)) // 2 * 2
-    )
+    usual = int(min(pair, PAIR_SECONDS * target / BLOCK_SECONDS) / each)
+    rounds = max(MIN_ROUNDS, min(MAX_FIRST_ROUNDS, usual) // 2 * 2)
     return Shape(calls, rounds, min(MAX_LENGTHENING * rounds, int(pair / each)), precise)
 
 

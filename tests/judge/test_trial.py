@@ -8,7 +8,7 @@ import pytest
 
 from pytest_passbench.judge.arms.names import FLOAT64
 from pytest_passbench.judge.trial import MAX_PROBES, probe
-from pytest_passbench.timing.clock import Block
+from pytest_passbench.timing.measurement import Block
 from pytest_passbench.timing.rounds import Disturbance
 
 

@@ -21,6 +21,7 @@ from pytest_passbench.candidate.layout import PassDir
 from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.core.schema import read
 from pytest_passbench.judge.arms import replies
+from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.reading.reader import Reader
 from pytest_passbench.plans import graphs, values
@@ -128,10 +129,12 @@ def test_a_planner_answers_or_fails_the_arm(seed: int, tmp_path_factory: pytest.
 class _Arm:
     """A sandbox with nothing in it."""
 
+    answering, loss = Arm.answering, None
+
     def patience(self, _phase: str) -> float:
         return 2.0
 
-    def late(self, phase: str) -> ArmFailure:
+    def late(self, phase: str, _what: str) -> ArmFailure:
         return ArmFailure("timeout", phase, "no answer")
 
     def everything_inside(self) -> list[int]:

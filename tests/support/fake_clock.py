@@ -1,4 +1,4 @@
-"""A clock that simulates a machine, for tests of the statistics: see pytest_passbench.timing.clock."""
+"""A clock that simulates a machine, for tests of the statistics: see pytest_passbench.timing.measurement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pytest_passbench.timing.clock import Block
+from pytest_passbench.timing.measurement import Block
 from pytest_passbench.timing.rounds import Disturbance
 
 
@@ -37,8 +37,9 @@ class MachineNoise:
 
 
 class FakeClock:
-    """A :class:`pytest_passbench.timing.clock.Clock` of a simulated machine. ``calls`` are each arm's true seconds
-    per call.
+    """A :class:`pytest_passbench.timing.measurement.Clock` of a simulated machine.
+
+    ``calls`` are each arm's true seconds per call.
     """
 
     name = "fake"

@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench.timing import rounds, series
-from pytest_passbench.timing.aa_floor import aa_floor, unexplained
 from pytest_passbench.timing.estimate import (
     estimate,
     from_values,
@@ -33,7 +32,7 @@ PAIRS = st.lists(st.lists(LOGS, min_size=1, max_size=9), min_size=2, max_size=12
 
 
 def test_the_package_imports_neither_torch_nor_pytest():
-    modules = "aa_floor clock estimate looks measurement rounds series student"
+    modules = "estimate looks measurement rounds series student"
     code = "import sys\n" + "".join(f"import pytest_passbench.timing.{name}\n" for name in modules.split())
     code += "print([m for m in ('torch', 'pytest', 'scipy', 'numpy') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -233,20 +232,21 @@ def test_autocorrelation_of_next_to_nothing():
 
 def test_the_floor_holds_ninety_five_percent_of_the_sessions():
     rng = np.random.default_rng(5)
-    hits = [abs(rng.normal(0, 0.006)) <= math.log1p(aa_floor(list(rng.normal(0, 0.006, 12))).width)
+    hits = [abs(rng.normal(0, 0.006)) <= math.log1p(series.aa_floor(list(rng.normal(0, 0.006, 12))).width)
             for _ in range(2000)]  # fmt: skip
     assert np.mean(hits) == pytest.approx(0.95, abs=0.015)
     with pytest.raises(ValueError):
-        aa_floor([])
+        series.aa_floor([])
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.01])
 def test_what_the_sessions_errors_explain_is_no_floor_head_to_head(shared):
     """What is left holds ninety-five percent of what the sessions share, which is little if that is nothing."""
     rng, error, count = np.random.default_rng(7), 0.006, 48
-    found = [unexplained(list(rng.normal(0, np.hypot(shared, error), count)), [error] * count) for _ in range(400)]
+    scatter = np.hypot(shared, error)
+    found = [series.unexplained(list(rng.normal(0, scatter, count)), [error] * count) for _ in range(400)]
     if shared:
         assert np.mean([abs(rng.normal(0, shared)) <= math.log1p(width) for width in found]) > 0.93
     else:
         assert np.mean([width < 0.01 for width in found]) > 0.95
-    assert unexplained([], []) == unexplained([0.1], [math.inf]) == 0.0
+    assert series.unexplained([], []) == series.unexplained([0.1], [math.inf]) == 0.0

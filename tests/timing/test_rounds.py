@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.timing.clock import Block
-from pytest_passbench.timing.measurement import Arms
+from pytest_passbench.timing.measurement import Arms, Block
 from pytest_passbench.timing.rounds import Disturbance, orderless
 
 

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -23,6 +24,7 @@ from pytest_passbench.judge.bench import Deadline
 from pytest_passbench.judge.native_library import descriptor
 from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.protocol import READ, ProtocolError, send
+from pytest_passbench.suite.limits import machine_bytes
 
 START_TIMEOUT_SECONDS = 300.0  # for a zygote to import what it needs; TorchInductor compiles 25 s on a quiet core
 ALIVE_MILLISECONDS = 500  # between two looks at a sandbox that starts
@@ -150,10 +152,7 @@ class Arm:
         return line
 
     def ready(self) -> None:
-        """Wait until the zygote has imported its modules.
-
-        Raises SandboxFailed if it does not come up.
-        """
+        """Wait until the zygote has imported its modules. Raises SandboxFailed if it does not come up."""
         if self.zygote:
             return
         self._channel.settimeout(START_TIMEOUT_SECONDS)
@@ -218,11 +217,22 @@ class Arm:
         limit = self.deadline.limit
         return ArmFailure("timeout", phase, f"{what} within the {limit:g} s that a candidate has for a subgraph")
 
-    def import_compiler(self) -> None:
-        """Have the zygote import torch's compiler once, for the readers of region passes that it forks from then on.
+    @contextlib.contextmanager
+    def answering(self, phase: str, how_ended: Callable[[], str], what: str = "no answer") -> Iterator[None]:
+        """Turn the silence or the end of a process of the sandbox within this context into an ArmFailure.
 
-        Raises ArmFailure, SandboxFailed if the sandbox did not start.
+        ``how_ended`` is called once it has ended, for the message. ``what`` begins that of a process that is late.
         """
+        try:
+            yield
+        except TimeoutError as error:
+            raise self.late(phase, what) from error
+        except (ProtocolError, Gone) as error:
+            message = how_ended()  # it may also find out that the zygote was lost
+            raise ArmFailure("crash", phase, message) from self.loss or error
+
+    def import_compiler(self) -> None:
+        """Have torch's compiler imported once, for readers of region passes. Raises ArmFailure, SandboxFailed."""
         self.ready()
         if not self._has_compiler:
             self._ask({"op": "compiler"}, (), replies.IMPORTED, START_TIMEOUT_SECONDS)
@@ -308,10 +318,9 @@ class Arm:
 
         CUDA reserves addresses for all memory of the machine and of its devices, and maps files of such sizes.
         """
-        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         device, weak = self.settings.on_device, self._scratch is not None
         return {
-            "memory": None if device else int(physical * MAX_MEMORY_SHARE),
+            "memory": None if device else int(machine_bytes() * MAX_MEMORY_SHARE),
             "file_bytes": None if device else MAX_FILE_BYTES,
             "processes": MAX_PROCESSES,
             "network": self.settings.walls.strong,
@@ -327,10 +336,7 @@ class Arm:
         return [pid for pid in inside if processes.alive(pid)]
 
     def outer(self, number: int) -> int | None:
-        """Return the host's id of the zygote's child with that id inside, or None if it is not found.
-
-        The kernel may leave children out of its list while others end.
-        """
+        """Return the host's id of the zygote's child with that id inside; None if the kernel does not list it."""
         for pid in processes.descendants(self.zygote):
             with contextlib.suppress(Gone):
                 if processes.inner(pid) == number:
@@ -338,10 +344,7 @@ class Arm:
         return None
 
     def end_strays(self, template: int) -> None:
-        """End the other processes of the sandbox once a template is built, such as compilers.
-
-        Raises ArmFailure if new processes keep appearing.
-        """
+        """End other processes of the sandbox, such as compilers. Raises ArmFailure if new ones keep appearing."""
         self._processes.add(template)
         for _ in range(MAX_ATTEMPTS):
             strays = self.strays()
@@ -359,19 +362,13 @@ class Arm:
             raise ArmFailure("integrity", "fork", "a process that the candidate started still runs beside its runner")
 
     def strays(self) -> list[int]:
-        """Return the processes of a candidate's sandbox that are neither templates nor runners.
-
-        They matter because the judge never stops them.
-        """
+        """Return the processes of a candidate's sandbox that are no templates or runners: none is ever stopped."""
         if not self.settings.judged:
             return []
         return [pid for pid in self.everything_inside() if pid not in self._processes]
 
     def end_children(self) -> None:
-        """Kill all processes of the sandbox but the zygote, wait until they end, and have the zygote reap them.
-
-        Those that are :attr:`lasting` stay.
-        """
+        """Kill all processes of the sandbox but the zygote and lasting ones, wait for that, and have them reaped."""
         if not self.zygote:
             return
         if not self.lasting and self.everything_inside():
@@ -384,10 +381,7 @@ class Arm:
         self.reap()
 
     def signal_all(self, number: signal.Signals) -> None:
-        """Have the zygote send a signal to all other processes of the sandbox, if bubblewrap is used.
-
-        A zygote that does not do so loses its sandbox.
-        """
+        """Have the zygote signal all others, if bubblewrap is used. One that does not do so loses its sandbox."""
         with contextlib.suppress(ArmFailure):
             self._ask({"op": "signal", "number": int(number)}, (), replies.SIGNALLED)
 
@@ -417,10 +411,9 @@ class Arm:
 
         If the zygote does not answer, :attr:`loss` says whether it was lost.
         """
-        try:
+        with contextlib.suppress(ArmFailure):
             return last_signal(self._ask({"op": "reap"}, (), replies.ENDED))
-        except ArmFailure:
-            return 0
+        return 0
 
     @property
     def alive(self) -> bool:
@@ -436,11 +429,8 @@ class Arm:
         self._channel.close()
         self._kill()
         self._process.wait()
-        self._wait_until_empty()
-        self._files.close()
-
-    def _wait_until_empty(self) -> None:
-        """Wait until process 1 has ended, which the kernel lets it do after all others: their memory is free then."""
+        # The kernel lets process 1 end after all others: their memory is free then.
         deadline = time.monotonic() + END_SECONDS
         while self.zygote and processes.alive(self.zygote) and time.monotonic() < deadline:
             time.sleep(0.001)
+        self._files.close()

@@ -114,11 +114,16 @@ def _wait_stopped(path: str, deadline: float, alone: bool) -> None:
 
 
 def _state(path: str) -> str:
+    return _fields(path)[:1].decode()
+
+
+def _fields(path: str) -> bytes:
+    """Return the fields of a ``stat`` file after the name: a state and numbers. Raises Gone."""
     try:
         data = _read(path)
     except OSError as error:
         raise Gone(f"{path}: ended") from error
-    return chr(data[data.rindex(b")") + 2])
+    return data[data.rindex(b")") + 2 :]
 
 
 def _read(path: str) -> bytes:
@@ -134,10 +139,7 @@ def _read(path: str) -> bytes:
 
 
 def _states(pid: int) -> list[str]:
-    """Return the states of all threads; an empty list if the process is gone.
-
-    All threads are asked, because the first may end before the others.
-    """
+    """Return the states of all threads, since the first may end before the others. It is empty if all are gone."""
     states: list[str] = []
     with contextlib.suppress(Gone):
         for thread in threads(pid):
@@ -158,11 +160,7 @@ def alive(pid: int) -> bool:
 
 def parent(pid: int) -> int:
     """Return the parent's process id. Raises Gone."""
-    try:
-        data = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError as error:
-        raise Gone(f"process {pid} ended") from error
-    return int(data[data.rindex(b")") + 2 :].split()[1])
+    return int(_fields(f"/proc/{pid}/stat").split()[1])
 
 
 def parent_if_any(pid: int) -> int:

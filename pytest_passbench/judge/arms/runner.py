@@ -183,10 +183,7 @@ class Runner:
         return self.memory(self._input(layout, slot, index) + place.start, len(place))
 
     def written(self, layout: Layout, slot: int, index: int, size: int) -> list[range] | None:
-        """Return the ranges of a call's input of ``size`` bytes that the process may have written to.
-
-        Return None if that is not known.
-        """
+        """Return the ranges of an input of ``size`` bytes that it may have written to; None if that is unknown."""
         return own_pages(self.pid, self._input(layout, slot, index), size)
 
     def _input(self, layout: Layout, slot: int, index: int) -> int:

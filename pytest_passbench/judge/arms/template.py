@@ -117,16 +117,11 @@ class Template:
         Raises ArmFailure if the program can't be built, or if the process breaks a rule meanwhile.
         """
         self._channel.settimeout(self.arm.patience("build", _NOT_BUILT))
-        try:
+        with self.arm.answering("build", self._how_it_ended, _NOT_BUILT):
             self.pid = peer(self._channel)
             if processes.inner(self.pid) != self._number:  # its parent proves nothing: the zygote also adopts orphans
                 raise ArmFailure("integrity", "build", "another process than the template answered")
             self.report = self._built(planner)
-        except TimeoutError as error:
-            raise self.arm.late("build", _NOT_BUILT) from error
-        except (ProtocolError, Gone) as error:
-            message = self._how_it_ended()
-            raise ArmFailure("crash", "build", message) from self.arm.loss or error
         if self.report["status"] != "ready":
             raise ArmFailure(self.report["status"], self.report["phase"][:40], self.report["message"][-12_000:])
         self.arm.end_strays(self.pid)
@@ -164,12 +159,9 @@ class Template:
 
     def _settle(self) -> None:
         """Wait until the process has stopped itself. Raises ArmFailure if it ended, or has threads left."""
-        try:
+        with self.arm.answering("build", self._how_it_ended):
             processes.wait_stopped(self.pid)
             threads = processes.threads(self.pid)
-        except Gone as error:
-            message = self._how_it_ended()
-            raise ArmFailure("crash", "build", message) from self.arm.loss or error
         if len(threads) > 1 and not self._may_have_threads:
             raise ArmFailure("integrity", "build", f"{len(threads) - 1} threads are left behind in the process")
 
@@ -279,15 +271,14 @@ class Template:
 
         That is the runner if it is ``forked``, else the template. The runner's channel is closed then.
         """
+
+        def how_ended() -> str:
+            channel.close()
+            return ending(self.runner_signal(), "the runner") if forked else self._how_it_ended()
+
         try:
-            yield
-        except (ProtocolError, Gone) as error:
-            channel.close()
-            how = ending(self.runner_signal(), "the runner") if forked else self._how_it_ended()
-            raise ArmFailure("crash", "fork", how) from self.arm.loss or error
-        except TimeoutError as error:
-            channel.close()
-            raise self.arm.late("fork", LATE) from error
+            with self.arm.answering("fork", how_ended, LATE):
+                yield
         except ArmFailure:
             channel.close()
             raise
@@ -338,10 +329,7 @@ class Template:
         return printable(text, LINES) + (" […]" if len(data) > MAX_OUTPUT_BYTES else "")
 
     def last(self) -> None:
-        """Let the process live on when its case has ended, and reap the runners that have ended.
-
-        It is for programs of which no code is a candidate's.
-        """
+        """Let the process, none of a candidate's, live on after its case, and reap the runners that have ended."""
         self.arm.lasting.add(self.pid)
         self.runner_signal()
 

@@ -28,10 +28,7 @@ def _opened(path: str) -> int:
 
 
 def waiting_times(folder: str) -> int | None:
-    """Return a descriptor for :func:`waited` of a thread's folder in /proc. Some kernels tell no waiting times: None.
-
-    They are told with the kernel's setting CONFIG_SCHED_INFO.
-    """
+    """Return a descriptor for :func:`waited` of a thread's folder in /proc; None if the kernel has no such file."""
     try:
         return _opened(f"{folder}/schedstat")
     except Gone:
@@ -39,10 +36,7 @@ def waiting_times(folder: str) -> int | None:
 
 
 def waited(descriptor: int | None) -> float:
-    """Return the seconds that a thread was ready to run but had to wait (second field of ``schedstat``).
-
-    Return 0 if the kernel does not tell.
-    """
+    """Return the seconds that a thread was ready but had to wait (second field of ``schedstat``); 0 for None."""
     return 0.0 if descriptor is None else int(os.pread(descriptor, _MAX_FILE_BYTES, 0).split()[1]) * 1e-9
 
 
@@ -125,10 +119,7 @@ class Watch:
             _libc.tgkill(self.pid, thread, signal.SIGSTOP)
 
     def wait_stopped(self, limit: float = STOP_SECONDS) -> None:
-        """Wait until all its threads are stopped. Raises Gone if they are not within ``limit`` seconds.
-
-        Each thread stops by itself.
-        """
+        """Wait until each of its threads is stopped. Raises Gone if they are not within ``limit`` seconds."""
         deadline = time.monotonic() + limit
         if self._stopped(self._stat, deadline) > 1:
             self._wait_for_threads(deadline)

@@ -16,8 +16,8 @@ from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.protocol import LENGTH, MAX_MESSAGE_BYTES, ProtocolError
 
 
-def hear(channel: socket.socket, schema: Schema, phase: str, limit: int = MAX_MESSAGE_BYTES) -> Any:
-    """Return a control message of up to ``limit`` bytes, in the form of ``schema``.
+def hear(channel: socket.socket, schema: Schema, phase: str) -> Any:
+    """Return a control message in the form of ``schema``, of up to the protocol's greatest number of bytes.
 
     The channel's time-out holds for the message as a whole. File descriptors that come with it are dropped by the
     kernel, unopened. Raises ArmFailure (``integrity`` in ``phase``) for a message of another form, ProtocolError if
@@ -27,9 +27,9 @@ def hear(channel: socket.socket, schema: Schema, phase: str, limit: int = MAX_ME
     deadline = None if timeout is None else time.monotonic() + timeout
     try:
         (length,) = LENGTH.unpack(_exactly(channel, LENGTH.size, deadline))
-        if length > limit:
-            raise refusal(f"has {length} bytes, more than {limit}")
-        return read(schema, _exactly(channel, length, deadline), limit)
+        if length > MAX_MESSAGE_BYTES:
+            raise refusal(f"has {length} bytes, more than {MAX_MESSAGE_BYTES}")
+        return read(schema, _exactly(channel, length, deadline), MAX_MESSAGE_BYTES)
     except Rejected as rejected:
         message = f"sent a message that is not one of the harness's: {rejected}"
         raise ArmFailure("integrity", phase, message) from rejected

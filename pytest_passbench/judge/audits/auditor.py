@@ -15,7 +15,6 @@ from pytest_passbench.judge.audits import evidence
 from pytest_passbench.judge.audits.beyond import Beyond, BeyondRounds
 from pytest_passbench.judge.audits.blocks import Blocks
 from pytest_passbench.judge.audits.clock_floor import ClockFloor
-from pytest_passbench.judge.audits.evidence import bandwidth, fill_rate, null_answer, written
 from pytest_passbench.judge.audits.findings import note, violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs.beyond import Range
@@ -102,31 +101,36 @@ class Auditor:
         """
         if not self._on:
             return
+        blocks, standing = None, checker.standings.get(CANDIDATE)
+        if standing is not None:
+            eager = clock.runners[EAGER]
+            blocks = Blocks(template, eager, clock.calls, clock.program, self._bench, standing)
         if CANDIDATE in clock.runners:
             self.findings += evidence.strays(self._arm) + evidence.excess(clock, CANDIDATE)
             self.findings += evidence.others(clock, CANDIDATE)
             self.findings += evidence.slowed(*clock.slowed_pairs())
             if measured is not None:
                 self.findings += evidence.first_call(clock, CANDIDATE, clock.calls)
-                extra = self._extra(template, clock, checker)
-                floor = ClockFloor(clock, template, self._bench, extra, measured, self._operators)
+                floor = ClockFloor(clock, template, self._bench, blocks, measured, self._operators)
                 self.findings += floor.findings()
                 self._plausibility(clock, checker, measured)
         if self._places is not None:  # else they were made before, since nothing is timed
             self._call_beyond(clock.runners, checker, clock.calls, self._places.unasked)
         clock.leave_only(EAGER)
-        self._blocks(template, clock, checker, per_call)
+        for _ in range(PARANOID_BLOCKS if self._settings.audit == "paranoid" else STANDARD_BLOCKS):
+            if blocks is not None and not self.violated:
+                self.findings += blocks.run(max(per_call.values()))
 
     def _plausibility(self, clock: CpuClock, checker: Checker, measured: Arms) -> None:
         with blaming(EAGER):
             outputs = read_call(clock.runners[EAGER], 0)
-            size = written(outputs, owners(clock.runners[EAGER], self._bench.layout, outputs, 0))
+            size = evidence.written(outputs, owners(clock.runners[EAGER], self._bench.layout, outputs, 0))
         seconds = measured.per_call(CANDIDATE)
         rate = clock.fill_rate()
         if rate is None:
-            rate = fill_rate() * len(self._bench.cores.arms)
-        self.findings += bandwidth(size, seconds, rate)
-        self.findings += null_answer(checker.null_from, self._settings.tolerance)
+            rate = evidence.fill_rate() * len(self._bench.cores.arms)
+        self.findings += evidence.bandwidth(size, seconds, rate)
+        self.findings += evidence.null_answer(checker.null_from, self._settings.tolerance)
 
     def _call_beyond(
         self, runners: Mapping[str, Runner], checker: Checker, calls: int, ranges: Sequence[Range]
@@ -135,21 +139,6 @@ class Auditor:
         standing = checker.standings.get(CANDIDATE)
         if ranges and standing is not None and CANDIDATE in runners and not self.violated:
             Beyond(self._bench, standing, calls, self._settings.audit == "paranoid").run(runners, ranges)
-
-    def _blocks(self, template: Template, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]) -> None:
-        blocks = self._extra(template, clock, checker)
-        if blocks is None:
-            return
-        for _ in range(PARANOID_BLOCKS if self._settings.audit == "paranoid" else STANDARD_BLOCKS):
-            if not self.violated:
-                self.findings += blocks.run(max(per_call.values()))
-
-    def _extra(self, template: Template, clock: CpuClock, checker: Checker) -> Blocks | None:
-        """Return the extra blocks of a candidate whose calls were verified before."""
-        standing = checker.standings.get(CANDIDATE)
-        if standing is None:
-            return None
-        return Blocks(template, clock.runners[EAGER], clock.calls, clock.program, self._bench, standing)
 
     def note(self, record: Record) -> None:
         """Put the findings into the record."""

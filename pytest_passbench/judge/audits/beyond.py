@@ -7,7 +7,6 @@ are ignored.
 
 from __future__ import annotations
 
-import ctypes
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -53,10 +52,7 @@ class BeyondRounds:
         self.unasked = list(ranges)
 
     def after(self, before: int) -> list[Range]:
-        """Return the ranges to ask about after the round that has ended.
-
-        ``before`` is the number of earlier rounds of its pair.
-        """
+        """Return the ranges to ask about after a round. ``before`` is the number of earlier rounds of its pair."""
         if not self._rounds.comes_after(before) or not self._ranges:
             return []
         if not self._shares:
@@ -121,7 +117,8 @@ class Beyond:
         inputs, pairs = self.bench.inputs, zip(group, places, strict=True)
         questions = [_Question(inputs, beyond, place, self._rng.getrandbits(64)) for beyond, place in pairs]
         for question in questions:
-            self._write(question)
+            for index, value in enumerate(question.values()):
+                self.bench.pages.put(index, question.place, value)
         expected = self._answers(runners[EAGER], places)
         self._spent += time.monotonic() - begin
         with blaming(CANDIDATE):
@@ -135,7 +132,7 @@ class Beyond:
     def _compare(
         self, beyond: Range, question: _Question, expected: list[Output], answers: list[Output], eager: Runner
     ) -> None:
-        few_changed = beyond.special is not None  # a part of the elements may have none of these
+        few_changed = beyond.altered is not None  # a part of the elements may have none of these
         place, levels = None if few_changed else self._rng.random(), self.standing.correct_from
         verdict = judged(expected, None, answers, self.bench.tolerance, beyond.name, levels, place)
         if beyond.doubtful and NEVER in verdict.correct_from and verdict.status != "type_mismatch":
@@ -143,24 +140,17 @@ class Beyond:
             verdict = judged(expected, near, answers, self.bench.tolerance, beyond.name, levels, place)
         self.standing.add(verdict)
 
-    def _write(self, question: _Question) -> None:
-        for index, value in enumerate(question.values()):
-            self._put(index, question.place, value)
-
     def _near(self, question: _Question, eager: Runner) -> list[Output]:
         """Return eager's answer to inputs with other last bits."""
         for index, value in enumerate(question.values()):
-            self._put(index, question.place, other_last_bit(value) if index in question.inputs.movable else value)
+            near = other_last_bit(value) if index in question.inputs.movable else value
+            self.bench.pages.put(index, question.place, near)
         return self._answers(eager, [question.place])[0]
 
     def _answers(self, eager: Runner, places: Sequence[int]) -> list[list[Output]]:
         with self.bench.deadline.paused():
             eager.block(self.calls)
             return [read_call(eager, place) for place in places]
-
-    def _put(self, index: int, place: int, value: torch.Tensor) -> None:
-        flat = value.contiguous()
-        ctypes.memmove(self.bench.pages.addresses[index][place], flat.data_ptr(), flat.numel() * flat.element_size())
 
 
 class _Question:
@@ -173,9 +163,9 @@ class _Question:
 
     def values(self) -> list[torch.Tensor]:
         """Return its inputs, the same at each call."""
-        values, special = self.inputs.call(self._batch, 0), self._beyond.special
-        if special is not None:
-            values[special.index] = special.altered(values[special.index], random.Random(self._seed))
+        values, index = self.inputs.call(self._batch, 0), self._beyond.index
+        if self._beyond.altered is not None and index is not None:
+            values[index] = self._beyond.altered(values[index], random.Random(self._seed))
         return values
 
 
@@ -222,10 +212,7 @@ def judged(
 def _first_wrong(
     expected: torch.Tensor, actual: torch.Tensor, near: torch.Tensor, tolerance: int, place: float | None
 ) -> tuple[list[int], float, float] | None:
-    """Return the first element that is wrong by more than rounding explains: index, eager's value, the arm's value.
-
-    Return None if there is no such element.
-    """
+    """Return the first element that rounding does not explain, if any: index, eager's value, the arm's value."""
     if not expected.shape == actual.shape == near.shape or expected.dtype != actual.dtype or not expected.numel():
         return None
     info, name = torch.finfo(expected.dtype), str(expected.dtype).removeprefix("torch.")

@@ -30,8 +30,6 @@ BLOCK_SECONDS, MAX_CALLS = 0.005, 4
 VERIFIED_CALLS = 2  # of each block
 CHANGED_PART = 64  # one part in so many of each input is changed
 INTEGER_SHARE = 1 / 512  # of an integer output that rounding may flip: far less than what a stale answer has wrong
-#: An address in the judge's pages, and the values to write there.
-Change = tuple[int, torch.Tensor]
 
 
 @dataclass
@@ -53,10 +51,7 @@ class Blocks:
         self._rng = self.bench.secret.stream("audit")
 
     def run(self, per_call: float) -> list[Finding]:
-        """Run a pair of blocks and return their findings. Raises ArmFailed if an arm fails.
-
-        ``per_call`` is in seconds.
-        """
+        """Return the findings of a pair of blocks. ``per_call`` is in seconds. Raises ArmFailed if an arm fails."""
         calls = max(1, min(self.most, MAX_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
         with self.bench.awake.off():
             forked = fork_all({CANDIDATE: self.template}, ForkOrder(self.program, calls, audit=True), self.bench)
@@ -70,8 +65,7 @@ class Blocks:
         batch = self.bench.inputs.draw(calls)
         self.bench.inputs.write(batch, self.bench.pages)
         findings = self._block(runners, calls, "in memory that held other values before")
-        for place, data in self._changes(batch):
-            ctypes.memmove(place, data.data_ptr(), data.numel() * data.element_size())
+        self._change_a_part(batch)
         where = "for inputs that differ little from those before, at the same addresses"
         return findings + self._block(runners, calls, where)
 
@@ -86,25 +80,20 @@ class Blocks:
         verified = self._rng.sample(range(calls), min(VERIFIED_CALLS, calls))
         return [finding for call in verified for finding in self.compared(runners, call, where)][:1]
 
-    def _changes(self, batch: Batch) -> list[Change]:
-        """Return new values for a small part of every input of every call, with their addresses."""
+    def _change_a_part(self, batch: Batch) -> None:
+        """Write new values into a small part of every input of every call."""
         other = self.bench.inputs.draw(len(batch))
-        changes: list[Change] = []
         for slot in range(len(batch)):
             for index, value in enumerate(self.bench.inputs.call(other, slot)):
-                values = value.flatten()
+                values, width = value.flatten(), value.element_size()
                 if values.numel():
                     size = max(1, values.numel() // CHANGED_PART)
                     start = self._rng.randrange(values.numel() - size + 1)
-                    place = self.bench.pages.addresses[index][slot] + start * values.element_size()
-                    changes.append((place, values[start : start + size]))
-        return changes
+                    place = self.bench.pages.addresses[index][slot] + start * width
+                    ctypes.memmove(place, values[start : start + size].data_ptr(), size * width)
 
     def compared(self, runners: Mapping[str, Runner], call: int, where: str) -> list[Finding]:
-        """Return a finding if the candidate's outputs of a call are wrong though others were right.
-
-        Raises ArmFailed.
-        """
+        """Return a finding if the candidate's outputs of a call are wrong, as others were not. Raises ArmFailed."""
         outputs: dict[str, list[Output]] = {}
         for arm in (EAGER, CANDIDATE):
             with blaming(arm):

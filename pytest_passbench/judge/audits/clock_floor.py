@@ -150,24 +150,19 @@ class ClockFloor:
         return [violation("clock", "floor", message)]
 
     def _ratio_without_kernels(self, contents: str) -> float:
-        """Return the ratio without kernels; infinity if eager's operators fail on contents other than the first.
+        """Return the ratio of blocks without kernels, in a new process, to eager's.
 
-        An index of ones may be beyond its tensor. Raises ArmFailed for eager, and for the first contents.
+        ``contents`` are in place of what kernels would have written. It is infinite if eager's operators fail on
+        others than the first, as an index of ones may be beyond its tensor. Raises ArmFailed for eager, and for the
+        first contents.
         """
         try:
-            return self._ratio(contents)
+            with closing(self._forked(contents, native=None)) as runner:
+                return self._share_without_kernels(runner)
         except ArmFailed as failure:
             if failure.arm == EAGER or contents == CONTENTS[0]:
                 raise
             return math.inf
-
-    def _ratio(self, contents: str) -> float:
-        """Return the ratio of blocks without kernels, in a new process, to eager's.
-
-        ``contents`` are in place of what kernels would have written.
-        """
-        with closing(self._forked(contents, native=None)) as runner:
-            return self._share_without_kernels(runner)
 
     def _ratio_of_kernels(self) -> float:
         """Return the ratio of the kernels alone, as the engine calls them, to eager's blocks.

@@ -59,11 +59,10 @@ def others(clock: CpuClock, arm: str) -> list[Finding]:
     """Return a violation if processes beside the arm's runner used CPU time while it was measured."""
     clock.others.end()
     pairs = clock.others.used.get(arm, [])
-    over = [used for used in pairs if used.cpu > MAX_OTHER_RATIO * used.wall + WAKING_SECONDS]
+    over = [cpu / wall for cpu, wall in pairs if cpu > MAX_OTHER_RATIO * wall + WAKING_SECONDS]
     if len(over) <= MAX_SHARE * len(pairs):
         return []
-    share = median(used.cpu / used.wall for used in over)
-    message = f"processes beside the runner used {share:.0%} of a core, in {len(over)} of {len(pairs)} pairs"
+    message = f"processes beside the runner used {median(over):.0%} of a core, in {len(over)} of {len(pairs)} pairs"
     return [violation("clock", "other-cpu", message)]
 
 
@@ -151,10 +150,7 @@ def bandwidth(written: int, seconds: float, rate: float) -> list[Finding]:
 
 
 def written(outputs: Sequence[Output], owners: Sequence[Collection[int]]) -> int:
-    """Return the bytes of the outputs in memory of their own, which has no ``owners``.
-
-    An element of an expanded dimension counts once.
-    """
+    """Return the bytes of outputs that have no ``owners``. An element of an expanded dimension counts once."""
     total = 0
     for output, of_others in zip(outputs, owners, strict=True):
         if not of_others and output.value is not None:

@@ -65,10 +65,10 @@ _OPENMP = re.compile(
           |atomic_\w+|omp_task\w*|taskgroup|end_taskgroup|taskloop\w*|flush|bound_\w+|ok_to_fork|in_parallel)""",
     re.X,
 )
-_PRINTING = re.compile(
+_PRINTING = re.compile(  # functions that only write to the terminal
     r"(__)?(f|v|vf)?printf(_chk)?|f?puts|f?putc|putchar|fflush|fwrite|perror|stdout|stderr|_ZSt4(cout|cerr)"
 )
-_LIBRARIES = re.compile(
+_LIBRARIES = re.compile(  # that a kernel may be linked with
     r"lib(c|m|mvec|gomp|omp|omp5|iomp5|stdc\+\+|c\+\+|c\+\+abi|gcc_s|pthread|atomic)\.so(\.\d+)*"
     r"|ld-linux-(x86-64|aarch64)\.so\.\d"
 )
@@ -92,21 +92,8 @@ def may_call(name: str) -> bool:
     return name in _PLAIN or any(pattern.fullmatch(name) for pattern in (_MATH, _RUNTIME, _OPENMP, _VECTOR_MATH))
 
 
-def prints(name: str) -> bool:
-    """Return True if the function ``name`` only writes to the terminal."""
-    return _PRINTING.fullmatch(name) is not None
-
-
-def may_need(library: str) -> bool:
-    """Return True if a kernel may be linked with ``library`` (a file name such as libm.so.6)."""
-    return _LIBRARIES.fullmatch(library) is not None
-
-
 def check(data: bytes) -> frozenset[str]:
-    """Return the names of the functions that the library exports.
-
-    Raises Rejected, or CompileFailed if its only fault is that it prints.
-    """
+    """Return the names of exported functions. Raises Rejected, or CompileFailed if its only fault is printing."""
     try:
         library = ElfLibrary(data)
         _segments(library)
@@ -152,7 +139,7 @@ def _run_at_load(library: ElfLibrary) -> None:
 def _dependencies(library: ElfLibrary) -> None:
     """Raise Rejected or CompileFailed if the library uses libraries or functions that are not listed."""
     for name in library.needed_libraries:
-        if not may_need(name):
+        if not _LIBRARIES.fullmatch(name):
             raise kernel_refused("native-library", f"the kernel is linked with {name}")
     for symbol in library.symbols:
         if symbol.kind == _IFUNC:
@@ -160,7 +147,7 @@ def _dependencies(library: ElfLibrary) -> None:
         if symbol.kind == _THREAD:
             raise kernel_refused("native-state", f"the kernel uses {symbol.name}, a thread's storage")
     refused = [s.name for s in library.symbols if not s.section and s.name and not may_call(s.name)]
-    if refused and all(prints(name) for name in refused):
+    if refused and all(map(_PRINTING.fullmatch, refused)):
         raise CompileFailed(
             f"the kernel prints ({readable(refused[0])}): a measured process has nothing to print to;"
             " print from the wrapper, or with --passbench-trusted"

@@ -11,7 +11,6 @@ import contextlib
 import math
 import os
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Iterable
@@ -86,9 +85,9 @@ def run_compiler(
             data, output = _communicate(process, source, min(limit, patience))
         except BaseException as error:
             killed = process.poll() in KILLED  # before this function kills it
-            stopped = any(map(_is_stopped, processes.descendants(process.pid)))
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # all processes of bubblewrap's sandbox end with the first
+            inside = processes.descendants(process.pid)
+            stopped = any(processes.alive(pid) and processes.stopped(pid) for pid in inside)
+            processes.kill_group(process.pid)  # all processes of bubblewrap's sandbox end with the first
             if isinstance(error, subprocess.TimeoutExpired):
                 if killed:
                     raise (ProcessLost(LOST) if walls.strong else CompileFailed(LOST)) from None
@@ -118,10 +117,6 @@ def _communicate(process: subprocess.Popen[bytes], source: bytes, seconds: float
             if process.poll() in KILLED or time.monotonic() >= end:
                 raise
             unsent = None  # the first call began to send it, and the next ones go on
-
-
-def _is_stopped(pid: int) -> bool:
-    return processes.alive(pid) and processes.stopped(pid)
 
 
 def arguments(options: tuple[str, ...]) -> tuple[str, ...]:

@@ -148,11 +148,6 @@ def located(failed: CompileFailed, folder: Path, loader: str) -> list[Located]:
     return findings
 
 
-def rest(failed: CompileFailed) -> list[str]:
-    """Return the line that counts the errors that :func:`located` leaves out, or nothing if there are none."""
-    return unshown(len(failed.errors))
-
-
 def explained(failed: CompileFailed, folder: Path, name: str) -> str:
     """Return why a kernel of the pass ``name`` does not compile, in whole lines. Places are paths of ``folder``."""
     if not failed.errors:
@@ -161,7 +156,7 @@ def explained(failed: CompileFailed, folder: Path, name: str) -> str:
     for error in located(failed, folder, name):
         place = error.generated or f"{folder / error.file}:{error.line}: "
         lines += [f"{place}error: {error.text}", *error.excerpt.splitlines()]
-    return "\n".join([*lines, *rest(failed)])
+    return "\n".join([*lines, *unshown(len(failed.errors))])
 
 
 def _shortened(message: str) -> str:

@@ -26,10 +26,7 @@ def cache_folder() -> Path | None:
 
 
 class ContentStore:
-    """A folder of the judge's user, which several builders may share. With None, nothing is kept.
-
-    Raises UserError if the folder belongs to another user.
-    """
+    """A folder of the judge's user, which builders may share. None keeps nothing; another user's is a UserError."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder, self._puts = _private(folder) if folder is not None else None, 0

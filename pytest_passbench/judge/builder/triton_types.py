@@ -29,18 +29,32 @@ _SHORT = {
 _POINTED = {**_SHORT, "bool": "i1", "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5"}
 
 
+def specialise(text: KernelText, launch: TritonLaunch, tensors: Sequence[Argument]) -> Specialised:
+    """Return ``launch`` in the compiler's form. ``tensors`` are its plan's arguments. Raises Rejected."""
+    values = dict(launch.arguments)
+    for name in text.parameters:
+        if name not in values:
+            raise plan_refused("argument", f"launches {text.name} without its parameter {name}")
+    specialised = Specialised(text, tensors, check_options(dict(launch.options)))
+    for number, name in enumerate(text.parameters):
+        specialised.add(number, name, values[name])
+    return specialised
+
+
 @dataclass
 class Specialised:
-    """A launch in the form that the compiler takes. ``passed`` are the values to pass when it is launched.
+    """A launch of ``text`` in the form that the compiler takes. ``passed`` are the values to launch it with.
 
     ``signature`` has a type for each parameter, ``"constexpr"``, or a list of these for a tuple. The paths of
     ``constants`` and of ``multiples`` of 16 begin with the parameter's number.
     """
 
+    text: KernelText
+    tensors: Sequence[Argument]
+    options: dict[str, int | bool]
     signature: list[tuple[str, Any]] = field(default_factory=list)
     constants: list[tuple[list[int], Any]] = field(default_factory=list)
     multiples: list[list[int]] = field(default_factory=list)
-    options: dict[str, int | bool] = field(default_factory=dict)
     passed: list[Passed] = field(default_factory=list)
 
     def to_data(self) -> dict[str, Any]:
@@ -52,53 +66,35 @@ class Specialised:
             "options": self.options,
         }
 
-
-def specialise(text: KernelText, launch: TritonLaunch, tensors: Sequence[Argument]) -> Specialised:
-    """Return ``launch`` in the compiler's form. ``tensors`` are its plan's arguments. Raises Rejected."""
-    values = dict(launch.arguments)
-    for name in text.parameters:
-        if name not in values:
-            raise plan_refused("argument", f"launches {text.name} without its parameter {name}")
-    specialiser = _Specialiser(text, tensors, Specialised(options=check_options(dict(launch.options))))
-    for number, name in enumerate(text.parameters):
-        specialiser.parameter(number, name, values[name])
-    return specialiser.result
-
-
-class _Specialiser:
-    """A launch while it is specialised, parameter by parameter."""
-
-    def __init__(self, text: KernelText, tensors: Sequence[Argument], specialised: Specialised) -> None:
-        self._text, self._tensors, self.result = text, tensors, specialised
-
-    def parameter(self, number: int, name: str, value: Any) -> None:
-        if name in self._text.constexprs:
+    def add(self, number: int, name: str, value: Any) -> None:
+        """Add the value of a parameter, in order. Raises Rejected."""
+        if name in self.text.constexprs:
             kind: Any = self._constant([number], name, value)
-        elif name in self._text.types:
+        elif name in self.text.types:
             kind = self._typed(number, name, value)
         else:
             free = not self._listed("do_not_specialize", number, name)
             aligned = free and not self._listed("do_not_specialize_on_alignment", number, name)
             kind = self._kind([number], (name,), value, free, aligned)
-        self.result.signature.append((name, kind))
+        self.signature.append((name, kind))
 
     def _listed(self, option: str, number: int, name: str) -> bool:
-        listed = self._text.options.get(option, ())
+        listed = self.text.options.get(option, ())
         return name in listed or number in listed
 
     def _typed(self, number: int, name: str, value: Any) -> str:
         """Return the type in the parameter's annotation. Raises Rejected if the value does not fit it."""
-        stated = self._text.types[name]
+        stated = self.text.types[name]
         kind = _SHORT.get(stated, stated)
         if kind not in PARAMETER_BYTES or not fits(kind, value):
-            raise plan_refused("argument", f"launches {self._text.name} with a wrong argument {name}: no tl.{stated}")
+            raise plan_refused("argument", f"launches {self.text.name} with a wrong argument {name}: no tl.{stated}")
         plain = kind == "u1" or kind.startswith(("fp", "bf"))
         skipped = any(
             self._listed(option, number, name) for option in ("do_not_specialize", "do_not_specialize_on_alignment")
         )
         if not plain and not skipped and value % _MULTIPLE == 0:
-            self.result.multiples.append([number])
-        self.result.passed.append(Passed((name,), kind))
+            self.multiples.append([number])
+        self.passed.append(Passed((name,), kind))
         return kind
 
     def _kind(self, path: list[int], names: tuple[str | int, ...], value: Any, free: bool, aligned: bool) -> Any:
@@ -107,7 +103,7 @@ class _Specialiser:
                 self._kind([*path, place], (*names, place), item, free, aligned) for place, item in enumerate(value)
             ]
         if isinstance(value, Operand):
-            begins = self._tensors[value.index].misaligned if value.source == "argument" else 0  # others are aligned
+            begins = self.tensors[value.index].misaligned if value.source == "argument" else 0  # others are aligned
             kind, passed, multiple = self._pointer(names, value), "pointer", (begins + value.offset) % _MULTIPLE == 0
         elif isinstance(value, bool):
             kind, passed, multiple = "u1", "u1", False
@@ -119,22 +115,22 @@ class _Specialiser:
         else:
             return self._constant(path, str(names[0]), value)
         if multiple and aligned:
-            self.result.multiples.append(path)
-        self.result.passed.append(Passed(names, passed))
+            self.multiples.append(path)
+        self.passed.append(Passed(names, passed))
         return kind
 
     def _pointer(self, names: tuple[str | int, ...], operand: Operand) -> str:
         pointed = _POINTED.get(operand.form.dtype)
         if pointed is None:
-            start = f"launches {self._text.name} with a wrong argument {names[0]}"
+            start = f"launches {self.text.name} with a wrong argument {names[0]}"
             raise plan_refused("argument", f"{start}: Triton has no pointer to {operand.form.dtype}")
         return f"*{pointed}"
 
     def _constant(self, path: list[int], name: str, value: Any) -> str:
         try:
-            self.result.constants.append((path, _literal(value)))
+            self.constants.append((path, _literal(value)))
         except ValueError as error:
-            start = f"launches {self._text.name} with a wrong argument {name}"
+            start = f"launches {self.text.name} with a wrong argument {name}"
             raise plan_refused("argument", f"{start}: {error} is no constant of a Triton kernel") from None
         return "constexpr"
 

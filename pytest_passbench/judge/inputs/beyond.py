@@ -33,28 +33,19 @@ _BITS = {"float64": np.uint64, "float32": np.uint32, "float16": np.uint16, "bflo
 
 
 @dataclass(frozen=True)
-class Special:
-    """The input, by its ``index``, of which ``altered`` returns a copy with a few special values."""
-
-    index: int
-    altered: Callable[[torch.Tensor, random.Random], torch.Tensor]
-
-
-@dataclass(frozen=True)
 class Range:
     """A range of inputs outside the recorded one.
 
     ``name`` names it in messages, and ``changed`` gives an input's distribution in it, from its recorded one and its
-    dtype. ``doubtful`` ranges may let rounding decide much of the answer, so eager is asked twice. ``special`` puts a
-    few special values into one input. ``alone`` is the index of the only input that
-    is changed; None if all are.
+    dtype. ``doubtful`` ranges may let rounding decide much of the answer, so eager is asked twice. ``index`` is that
+    of the only input that is changed; None if all are. ``altered`` returns a copy of it with a few special values.
     """
 
     name: str
     changed: Callable[[Normal, str], Normal]
     doubtful: bool = False
-    special: Special | None = None
-    alone: int | None = None
+    index: int | None = None
+    altered: Callable[[torch.Tensor, random.Random], torch.Tensor] | None = None
 
 
 def ranges(draws: Sequence[Draw]) -> list[Range]:
@@ -69,16 +60,12 @@ def ranges(draws: Sequence[Draw]) -> list[Range]:
         Range("for inputs that are all zero", lambda _of, _dtype: Normal(0.0, 0.0)),
         Range("for denormal inputs", lambda of, dtype: of.scaled(_smallest_normal(dtype) / 8 / _peak(of))),
         Range("for huge inputs", lambda of, dtype: of.scaled(_farthest(dtype) / _peak(of)), doubtful=True),
-        *(_special("infinities and NaN", draws, Special(index, with_infinities)) for index in largest),
-        *(_special("a few large values", draws, Special(index, with_outliers), doubtful=True) for index in largest),
+        *(Range(f"for inputs with infinities and NaN in {draws[i].name}", _recorded, False, i, with_infinities)
+          for i in largest),
+        *(Range(f"for inputs with a few large values in {draws[i].name}", _recorded, True, i, with_outliers)
+          for i in largest),
         *_alone(draws, movables),
-    ]
-
-
-def _special(values: str, draws: Sequence[Draw], special: Special, doubtful: bool = False) -> Range:
-    """Return the recorded range, but for a few values of one input."""
-    name = f"for inputs with {values} in {draws[special.index].name}"
-    return Range(name, lambda of, _dtype: of, doubtful, special)
+    ]  # fmt: skip
 
 
 def _alone(draws: Sequence[Draw], movables: Sequence[int]) -> list[Range]:
@@ -87,12 +74,12 @@ def _alone(draws: Sequence[Draw], movables: Sequence[int]) -> list[Range]:
         return []  # it is made larger with all others
     large = [index for index in movables if draws[index].count >= MIN_ALONE_ELEMENTS]
     largest = sorted(large, key=lambda index: -draws[index].count)[:MAX_ALONE]
-    return [Range(f"for a larger {draws[i].name} alone", _larger_alone, doubtful=True, alone=i) for i in largest]
+    return [Range(f"for a larger {draws[i].name} alone", _larger_alone, doubtful=True, index=i) for i in largest]
 
 
 def changed(draw: Draw, beyond: Range, index: int) -> Draw:
     """Return the draw of input ``index`` in the range ``beyond``. An input that is not movable keeps its draw."""
-    if not movable(draw) or not isinstance(draw.of, Normal) or beyond.alone not in (None, index):
+    if not movable(draw) or not isinstance(draw.of, Normal) or beyond.index not in (None, index):
         return draw
     return Draw(draw.name, draw.shape, draw.dtype, beyond.changed(draw.of, draw.dtype))
 
@@ -132,6 +119,10 @@ def with_outliers(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
     for place in rng.sample(range(flat.numel()), count):
         flat[place] = torch.copysign(torch.tensor(large * rng.uniform(LEAST_OUTLIER, 1)), flat[place].float())
     return flat.view(value.shape)
+
+
+def _recorded(of: Normal, _dtype: str) -> Normal:
+    return of
 
 
 def _larger(of: Normal, dtype: str) -> Normal:

@@ -125,10 +125,7 @@ def _of(spec: TensorSpec) -> Distribution:
 
 
 def _moments(spec: TensorSpec) -> tuple[float, float]:
-    """Return the mean and standard deviation to draw with.
-
-    They are the recorded ones, or 0 and 1 if unknown. A constant input is widened.
-    """
+    """Return the recorded mean and standard deviation, or 0 and 1 if unknown. A constant input is widened."""
     mean = spec.mean if spec.mean is not None and math.isfinite(spec.mean) else 0.0
     recorded = spec.std if spec.std is not None and math.isfinite(spec.std) else 1.0
     least = MIN_DEVIATION * max(abs(mean), MIN_DEVIATION)

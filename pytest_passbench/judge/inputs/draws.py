@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,8 +55,7 @@ class Inputs:
         self._writer.block(batch.block, batch.calls, base, layout.offsets, layout.stride)
         for index in self._apart:
             for call in range(batch.calls):
-                value = self.values(index, batch, call)
-                ctypes.memmove(pages.addresses[index][call], value.data_ptr(), value.numel() * value.element_size())
+                pages.put(index, call, self.values(index, batch, call))
 
     def values(self, index: int, batch: Batch, call: int) -> torch.Tensor:
         """Return an input of one call of a block, made again with the bits that were written."""

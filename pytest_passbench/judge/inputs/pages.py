@@ -53,6 +53,11 @@ class Pages:
             [base + slot * layout.stride + offset for slot in range(layout.slots)] for offset in layout.offsets
         ]
 
+    def put(self, index: int, slot: int, value: torch.Tensor) -> None:
+        """Write the value of an input of a slot."""
+        flat = value.contiguous()
+        ctypes.memmove(self.addresses[index][slot], flat.data_ptr(), flat.numel() * flat.element_size())
+
     def close(self) -> None:
         """Release the pages. Their addresses must not be used any more."""
         self.addresses = []

@@ -52,9 +52,9 @@ class Cores:
 
     @classmethod
     def choose(cls, threads: int, worker: int = 0) -> Cores:
-        """Return cores for ``threads`` threads: the last ones of this process's mask.
+        """Return the last cores of this process's mask for ``threads`` threads.
 
-        Each ``worker`` gets a set of its own if there are enough cores.
+        Each ``worker`` gets a set of its own if there are enough.
         """
         available = sorted(os.sched_getaffinity(0))
         threads = min(threads, len(available))

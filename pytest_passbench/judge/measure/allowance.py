@@ -6,9 +6,8 @@ the later ones. The budget is wall time, so it includes building, waiting for a 
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
@@ -99,14 +98,13 @@ class Budget:
         values = self._costs.get(arms) or [costs for group in self._costs.values() for costs in group]
         left = max(0.0, share - _mean([other for _, other in values], SUBGRAPH_COST_SECONDS))
         cost = _mean([pair for pair, _ in values], PAIR_COST_SECONDS * arms / 2)
-        pair = pair_seconds([cost], left)
+        # A short budget takes rounds away from the pairs, not pairs from the estimate, since rounds cannot remove the
+        # spread between processes. A pair has its least even so: a budget that is too short is not kept.
+        pair = min(MAX_PAIR_SECONDS, max(MIN_PAIR_SECONDS, FIRST_SHARE * left / FIRST_LOOK - cost))
         return Allowance(pair, left * pair / (pair + cost))
 
     def done(self, durations: Mapping[str, float], pairs: int, arms: int) -> None:
-        """Note what a subgraph with so many pairs and arms has cost: seconds by phase.
-
-        Starting sandboxes is not counted.
-        """
+        """Note the seconds by phase of a subgraph with so many pairs and arms. Starting sandboxes is not counted."""
         seconds = sum(spent for phase, spent in durations.items() if phase != "start")
         other = sum(spent for phase, spent in durations.items() if phase in OUTSIDE_PAIRS)
         self._done += 1
@@ -128,20 +126,3 @@ class Budget:
 def _mean(values: list[float], default: float) -> float:
     """Return the mean of the latest values, since a machine changes. Return ``default`` if there are no values."""
     return fmean(values[-LATEST:]) if values else default
-
-
-def pair_seconds(fixed: Sequence[float], budget: float) -> float:
-    """Return the seconds of timed blocks that a pair may have.
-
-    They are chosen so that the first look of every subgraph fits into :data:`FIRST_SHARE` of ``budget`` (seconds).
-    ``fixed`` holds the other seconds that a pair of each subgraph costs: forks and warming up.
-
-    A short budget takes rounds away from the pairs, not pairs from the estimate, since rounds cannot remove the
-    spread between processes. The result lies between :data:`MIN_PAIR_SECONDS` and
-    :data:`pytest_passbench.timing.rounds.MAX_PAIR_SECONDS`, the default. So a budget that is too short is not
-    kept.
-    """
-    if not fixed:
-        return MAX_PAIR_SECONDS
-    left = FIRST_SHARE * budget / FIRST_LOOK - math.fsum(fixed)
-    return min(MAX_PAIR_SECONDS, max(MIN_PAIR_SECONDS, left / len(fixed)))

@@ -1,8 +1,8 @@
 """The CPU clock: it times blocks of calls in runners that are stopped otherwise, and has calls verified afterwards.
 
-It implements :class:`pytest_passbench.timing.clock.Clock`. All arms of a round get the same inputs, written once. The
-second arm finds the inputs in the caches, and the first arm's data beside them. Each arm comes second in half of the
-rounds. The verified calls are drawn when all arms of the round have run.
+It is a :class:`~pytest_passbench.timing.measurement.Clock`. All arms of a round get the same inputs, written once.
+The second arm finds the inputs in the caches, and the first arm's data beside them. Each arm comes second in half of
+the rounds. The verified calls are drawn when all arms of the round have run.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 
@@ -24,7 +23,7 @@ from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
 from pytest_passbench.judge.machine.process import Preference
 from pytest_passbench.protocol import DEPTHS
-from pytest_passbench.timing.clock import Block
+from pytest_passbench.timing.measurement import Block
 from pytest_passbench.timing.rounds import BLOCK_SECONDS, Disturbance
 
 MAX_WARM_BLOCKS = 12  # to warm a runner up
@@ -36,19 +35,15 @@ NO_INPUTS = Batch()
 Verify = Callable[[Mapping[str, Runner], Batch, int, int], None]
 
 
-@dataclass(frozen=True)
-class Used:
-    """The CPU seconds of an arm's other processes, and the wall seconds in which they used them."""
-
-    cpu: float
-    wall: float
-
-
 class Others:
-    """The account of these processes over all pairs. Between :meth:`begin` and :meth:`end` they get no orders."""
+    """The account of the arms' other processes over all pairs.
+
+    They get no orders between :meth:`begin` and :meth:`end`. ``used`` has by arm their CPU seconds, and the wall
+    seconds in which they used them.
+    """
 
     def __init__(self) -> None:
-        self.used: dict[str, list[Used]] = {}
+        self.used: dict[str, list[tuple[float, float]]] = {}
         self._pids: dict[str, list[int]] = {}
         self._before: dict[str, float] = {}
         self._since = 0.0
@@ -63,7 +58,7 @@ class Others:
         """Add the CPU time since the last :meth:`begin`. A second call does nothing."""
         wall = time.monotonic() - self._since
         for arm, numbers in self._pids.items():
-            self.used.setdefault(arm, []).append(Used(processes.used_seconds(numbers) - self._before[arm], wall))
+            self.used.setdefault(arm, []).append((processes.used_seconds(numbers) - self._before[arm], wall))
         self._pids = {}
 
 
@@ -84,7 +79,8 @@ class CpuClock:
         bench: Bench,
         verify: Verify,
     ) -> None:
-        self._templates, self._program, self._bench, self._verify = templates, program, bench, verify
+        self._templates, self._bench, self._verify = templates, bench, verify
+        self.program = program  # the subgraph's effects, as eager's template states them
         self._orders = bench.secret.stream("order of arms")
         self._stack = bench.secret.stream("stack depths")
         self._runners: dict[str, Runner] = {}
@@ -107,10 +103,7 @@ class CpuClock:
         self.others = Others()
 
     def fresh(self) -> None:
-        """Start a pair: fork new runners, warm them up, and measure an empty block of ``self.calls`` calls.
-
-        Raises ArmFailed.
-        """
+        """Start a pair: fork new runners, warm them up, and measure empty blocks. Raises ArmFailed."""
         self._draw(self.calls)
         reusable, self._reusable = self._reusable, False
         if not reusable:
@@ -136,7 +129,7 @@ class CpuClock:
         with self.phases("fork"), self._bench.awake.off():
             _end(self._runners, self._bench.cores.forking[::-1])  # now, so that they have ended when blocks run
             templates = {arm: self._templates[arm] for arm in self.arms}
-            self._runners = fork_all(templates, ForkOrder(self._program, self.calls, rehearse), self._bench)
+            self._runners = fork_all(templates, ForkOrder(self.program, self.calls, rehearse), self._bench)
         self.others.begin({arm: template.resting for arm, template in templates.items()})
         self._priority.begin()
 
@@ -148,13 +141,8 @@ class CpuClock:
     def leave_only(self, *arms: str) -> None:
         """End the runners of all other arms."""
         for arm in set(self._runners) - set(arms):
-            self.leave_out(arm)
-
-    def leave_out(self, arm: str) -> None:
-        """End the runner of an arm, if it has one."""
-        runner = self.take_out(arm)
-        if runner is not None:
-            runner.close()
+            if (runner := self.take_out(arm)) is not None:
+                runner.close()
 
     def take_out(self, arm: str) -> Runner | None:
         """Return the runner of an arm, if it has one. It is in no further round, and the caller ends it."""
@@ -182,23 +170,20 @@ class CpuClock:
         and have touched the few pages that answering the judge takes.
         """
         measuring = len(self._empties[PYTHON]) < EMPTY_PAIRS * EMPTY_BLOCKS
-        times = {arm: self._empty_blocks(arm, EMPTY_BLOCKS if measuring else 1) for arm in self._order()}
+        count = EMPTY_BLOCKS if measuring else 1
+        times = {arm: [self._run(arm, self.calls, empty=True).wall for _ in range(count)] for arm in self._order()}
         if measuring:
             self._empties[PYTHON] += times[EAGER]
             if any(self.maker(arm) == ENGINE for arm in self._runners):
                 with blaming(EAGER), self._bench.deadline.paused():
-                    self._empties[ENGINE] += [self._engine_empty_block() for _ in range(EMPTY_BLOCKS)]
+                    for _ in range(EMPTY_BLOCKS):
+                        block = self._runners[EAGER].engine_empty_block(self.calls, self._depth)
+                        self._empties[ENGINE].append(block.wall)
         self._empty = {arm: min(self._empties[self.maker(arm)], default=0.0) for arm in self._runners}
-
-    def _engine_empty_block(self) -> float:
-        return self._runners[EAGER].engine_empty_block(self.calls, self._depth).wall
-
-    def _empty_blocks(self, arm: str, count: int) -> list[float]:
-        return [self._run(arm, self.calls, empty=True).wall for _ in range(count)]
 
     def maker(self, arm: str) -> str:
         """Return what makes the calls of an arm's blocks: :data:`PYTHON` or :data:`ENGINE`."""
-        return ENGINE if self._templates[arm].native(self._program) else PYTHON
+        return ENGINE if self._templates[arm].native(self.program) else PYTHON
 
     def _order(self) -> list[str]:
         return self._orders.sample(list(self._runners), len(self._runners))
@@ -251,11 +236,6 @@ class CpuClock:
     def runners(self) -> Mapping[str, Runner]:
         """The runners of this pair."""
         return self._runners
-
-    @property
-    def program(self) -> GraphEffects:
-        """The subgraph's effects, as eager's template states them."""
-        return self._program
 
     def _new_round(self, calls: int) -> None:
         """Choose the round's stack depth and write its inputs.

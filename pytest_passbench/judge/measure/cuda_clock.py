@@ -13,7 +13,7 @@ from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import BlockTime
 from pytest_passbench.judge.machine.gpu import throttled
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
-from pytest_passbench.timing.clock import Block
+from pytest_passbench.timing.measurement import Block
 
 MAX_DEVICE_CALLS = 100  # that are timed by events at once: a device has a queue of limited length
 

@@ -13,11 +13,10 @@ from statistics import fmean
 from typing import Any
 
 from pytest_passbench.judge.arms.names import TWIN
-from pytest_passbench.timing.aa_floor import NoiseFloor, aa_floor, unexplained
 from pytest_passbench.timing.estimate import Estimate, from_values, pair_value
 from pytest_passbench.timing.looks import MIN_DELTA
 from pytest_passbench.timing.measurement import Arms
-from pytest_passbench.timing.series import pooled_lag1
+from pytest_passbench.timing.series import NoiseFloor, aa_floor, pooled_lag1, unexplained
 
 MIN_SESSIONS = 4  # before the floor is used, since Student's t of fewer is vague
 SIZE_RATIO = 8.0  # a subgraph that is so many times smaller or larger than all measured ones is measured too

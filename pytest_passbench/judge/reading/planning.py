@@ -9,6 +9,7 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +120,7 @@ def _left_to_eager(reason: str) -> PlannedAnswer:
 
 @dataclass
 class Planner:
-    """The judge's planner for a pass directory.
-
-    ``root`` is its folder on disk, ``folder`` its path within the candidate.
-    """
+    """The judge's planner for a pass directory, which is ``root`` on disk and ``folder`` within the candidate."""
 
     reader: Reader
     builder: Builder
@@ -253,10 +251,7 @@ class Planner:
         return f"{self.root / text.file}:{text.lines.get(line, text.line)}"
 
     def _failure(self, name: str, rejected: Rejected) -> ArmFailure:
-        """Return a refusal as the arm's failure.
-
-        It is a violation of a rule, a wrapper that no plan can express, or a kernel that does not compile.
-        """
+        """Return a refusal as a failure: a violation, a wrapper that no plan can express, a compiler's error."""
         if isinstance(rejected, CompileFailed):
             return ArmFailure("compile_fail", "compile", explained(rejected, self.root, name))
         layer, rule = rejected.layer, rejected.rule
@@ -288,7 +283,7 @@ class Planner:
                 entries.append({"machine": text.name} if capability is not None else {"triton": text.to_json()})
                 writes.append(frozenset(stored(text)))
                 continue
-            built = self.builder.library(kernel.source, kernel.flags, kernel.openmp, self._patience())
+            built = self.builder.library(kernel.source, kernel.flags, kernel.openmp, self.reader.patience("compile"))
             signature = built.functions.get(kernel.function)
             if signature is None or signature.result != "void":
                 raise plan_refused("kernel", f"launches {kernel.function}, which its source does not define")
@@ -304,14 +299,11 @@ class Planner:
         message: dict[str, Any] = {"kernels": entries, "written": sorted(written(plan, writes))}
         compiled = [library.data for library in libraries]
         if texts and capability is not None:
-            machine = machine_code(plan, texts, self.triton, capability, self._patience)
-            message["machine"] = machine.to_data()
-            compiled.append(bytes(machine.code))
+            patience = partial(self.reader.patience, "compile")
+            message["machine"], code = machine_code(plan, texts, self.triton, capability, patience)
+            compiled.append(code)
         self._keep(compiled)
         return message, tuple(compiled), returns_written(plan, writes)
-
-    def _patience(self) -> float:
-        return self.reader.patience("compile")
 
     def _keep(self, compiled: list[bytes]) -> None:
         """Keep a plan's kernels. If all are too large together, forget the earlier answers. Raises Rejected."""

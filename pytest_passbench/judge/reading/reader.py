@@ -52,19 +52,8 @@ class LibrarySource:
     line: int
 
 
-@dataclass(frozen=True)
-class KernelSources:
-    """The kernels of a candidate's modules. ``triton`` are references to Triton kernels."""
-
-    libraries: list[LibrarySource]
-    triton: list[str]
-
-
 def start_reader(arm: Arm, folder: str, passes: PassDir) -> Reader:
-    """Have a reader forked for a pass directory, and return it. Raises ArmFailure.
-
-    ``folder`` is the directory's path inside the sandbox.
-    """
+    """Have a reader forked for a pass directory, which is ``folder`` in the sandbox. Raises ArmFailure."""
     if "region" in passes.kinds:
         arm.import_compiler()
     inductor = "inductor" in passes.kinds
@@ -79,10 +68,7 @@ class Reader:
     def __init__(
         self, arm: Arm, channel: socket.socket, log: Any, folder: str, passes: PassDir, pid: int | None
     ) -> None:
-        """Take over a forked process, whose id is ``pid`` if it is known.
-
-        ``folder`` is the path inside the sandbox of the ``passes`` that it reads.
-        """
+        """Take over a forked process, whose id may be known. ``folder`` is where the ``passes`` are inside."""
         self._arm, self._channel, self._log, self._folder, self._passes = arm, channel, log, folder, passes
         self._pid = pid
         self._reports: list[dict[str, Any]] | None = None
@@ -99,17 +85,20 @@ class Reader:
             if tuple(item["name"] for item in answer["passes"]) != self._passes.stems:
                 raise ArmFailure("integrity", "load", "the passes that were read are not those of the candidate")
             self._reports = [
-                {**item, "place": self._path_outside(item.get("place", ""))} for item in answer["passes"]
+                {**item, "place": named(item.get("place", ""), self._passes.path)} for item in answer["passes"]
             ]
             self._imported = self._printed = os.fstat(self._log.fileno()).st_size
         return self._reports
 
-    def kernels(self) -> KernelSources:
-        """Return all kernels of the modules, including those that no plan uses. Raises ArmFailure."""
+    def kernels(self) -> tuple[list[LibrarySource], list[str]]:
+        """Return the C++ libraries of the modules, and the references to their Triton kernels. Raises ArmFailure.
+
+        Kernels that no plan uses are among them.
+        """
         self._send({"op": "kernels"}, "load")
         answer = self._hear(replies.KERNELS, "load")
         libraries = [LibrarySource(source, tuple(flags), *rest) for source, flags, *rest in answer["libraries"]]
-        return KernelSources(libraries, answer["triton"])
+        return libraries, answer["triton"]
 
     def regions(self, name: str, graph: str, here: bool) -> list[list[str]]:
         """Return the regions of a graph that a pass supports, as it says. Raises ArmFailure if it fails.
@@ -162,10 +151,6 @@ class Reader:
             return ArmFailure("runtime_fail", "wrapper", f"pass {name}: {self._outside(content)}")
         return ArmFailure("crash", "wrapper", ending(content, f"the process that runs pass {name}"))
 
-    def _path_outside(self, place: str) -> str:
-        """Return a place in the pass directory by the path that the user knows."""
-        return f"{self._passes.path}/{place}" if place else ""
-
     def _outside(self, message: str) -> str:
         """Return a message with the paths of files as the user knows them."""
         return message.replace(f"{self._folder}/", f"{self._passes.path}/")
@@ -191,15 +176,10 @@ class Reader:
 
     def _hear(self, schema: Any, phase: str) -> Any:
         deadline = time.monotonic() + self.patience(phase)
-        try:
+        with self._arm.answering(phase, lambda: ending(self._arm.reap(), "the process that reads the passes")):
             self._wait(deadline, phase)
             self._channel.settimeout(max(deadline - time.monotonic(), MIN_SECONDS))
             return hear(self._channel, schema, phase)
-        except TimeoutError as error:
-            raise self._arm.late(phase) from error
-        except ProtocolError as error:
-            message = ending(self._arm.reap(), "the process that reads the passes")
-            raise ArmFailure("crash", phase, message) from self._arm.loss or error
 
     def patience(self, phase: str) -> float:
         """Return the seconds that its next answer may take. Raises ArmFailure if none are left."""

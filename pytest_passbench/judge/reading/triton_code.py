@@ -6,7 +6,6 @@ Machine code is for a CUDA device. It goes to the template with a description.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,30 +40,17 @@ def checked_text(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path
     return text
 
 
-@dataclass
-class PackedCode:
-    """The machine code of a plan in one piece, in which the ``binaries`` lie one after the other.
-
-    ``launches`` has an entry for each of the plan's launches: a binary's number, or why it was not compiled.
-    """
-
-    code: bytearray = field(default_factory=bytearray)
-    binaries: list[dict[str, Any]] = field(default_factory=list)
-    launches: list[int | str] = field(default_factory=list)
-
-    def to_data(self) -> dict[str, Any]:
-        """Return the description as JSON-ready data, without the code."""
-        return {"binaries": self.binaries, "launches": self.launches}
-
-
 def machine_code(
     plan: LaunchPlan,
     texts: Mapping[int, KernelText],
     builder: TritonBuilder,
     capability: int,
     patience: Callable[[], float],
-) -> PackedCode:
-    """Compile every launch of a plan. ``texts`` are the texts of its Triton kernels, by the kernels' numbers.
+) -> tuple[dict[str, Any], bytes]:
+    """Compile every launch of a plan. Return a description, JSON-ready, and the machine code in one piece.
+
+    The ``binaries`` lie in it one after the other. ``launches`` has a binary's number for each of the plan's, or why
+    it was not compiled. ``texts`` are the texts of the Triton kernels, by the kernels' numbers.
 
     ``patience`` returns the seconds that compiling a kernel may take now, or raises an error if there are none.
 
@@ -98,16 +84,16 @@ def _check_failures(
             raise kernel_refused("", f"kernel {text.name}: {failed[-1]}", text.file, failed[-1].line or text.line)
 
 
-def _packed(compiled: list[CompiledLaunch | CompileFailed]) -> PackedCode:
-    packed, places = PackedCode(), dict[CompiledLaunch, int]()
+def _packed(compiled: list[CompiledLaunch | CompileFailed]) -> tuple[dict[str, Any], bytes]:
+    code, binaries, numbers = bytearray(), list[dict[str, Any]](), dict[CompiledLaunch, int]()
+    launches: list[int | str] = []
     for machine in compiled:
         if isinstance(machine, CompileFailed):
-            packed.launches.append(str(machine)[-MAX_SHOWN_CHARACTERS:])
+            launches.append(str(machine)[-MAX_SHOWN_CHARACTERS:])
             continue
-        if machine not in places:
-            places[machine] = len(packed.binaries)
-            place = [len(packed.code), len(machine.code)]
-            packed.binaries.append({"binary": machine.binary.to_data(), "place": place})
-            packed.code += machine.code
-        packed.launches.append(places[machine])
-    return packed
+        if machine not in numbers:
+            numbers[machine] = len(binaries)
+            binaries.append({"binary": machine.binary.to_data(), "place": [len(code), len(machine.code)]})
+            code += machine.code
+        launches.append(numbers[machine])
+    return {"binaries": binaries, "launches": launches}, bytes(code)

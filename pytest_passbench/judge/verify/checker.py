@@ -5,7 +5,6 @@ Any verified call may be judged by float64, since eager in float64 can be called
 
 from __future__ import annotations
 
-import ctypes
 import math
 import random
 import time
@@ -73,10 +72,9 @@ class LateFloat64:
         by_chance = self._draws.random() < self._chance
         if self._runner is None or not (always or by_chance):
             return None
-        for index, (addresses, value) in enumerate(zip(self._bench.pages.addresses, values, strict=True)):
+        for index, value in enumerate(values):
             if changed is None or index in changed:
-                flat = value.contiguous()
-                ctypes.memmove(addresses[0], flat.data_ptr(), flat.numel() * flat.element_size())
+                self._bench.pages.put(index, 0, value)
         try:
             with self._bench.deadline.paused():
                 self._runner.block(1)
@@ -170,10 +168,7 @@ class Checker:
             self._look_at_calls(runners, calls)
 
     def check(self, runners: Mapping[str, Runner], batch: Batch, call: int, referenced: bool = False) -> None:
-        """Compare the outputs of call number ``call``, with a reference in any case if it is to be ``referenced``.
-
-        Raises ArmFailed if an arm's outputs can't be read.
-        """
+        """Compare the outputs of a call, in any case with float64 if it is ``referenced``. Raises ArmFailed."""
         expected = self._read(EAGER, runners[EAGER], call)
         outputs = {EAGER: expected}
         for arm in set(runners) - {EAGER}:

@@ -23,21 +23,6 @@ _libc.memcmp.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
 MARGIN = 1e-6  # greater than any relative error of a comparison in float32
 
 
-@dataclass(frozen=True)
-class Worst:
-    """The element that misses its tolerance by most. ``excess`` is its absolute ``error`` over the tolerance.
-
-    ``beyond`` is the number of elements that miss theirs.
-    """
-
-    index: tuple[int, ...]
-    expected: float
-    actual: float
-    error: float
-    excess: float
-    beyond: int
-
-
 @dataclass
 class Comparison:
     """The result of comparing the outputs of a call.
@@ -89,15 +74,19 @@ def _compare_output(name: str, eager: Output, output: Output, tolerance: int, ve
     if level == NEVER and _new_nan_or_inf(eager.value, output.value):
         verdict.status = "nan_inf"
         verdict.message = verdict.message or f"{name}: NaN or Inf where eager has none"
-    worst = worst_element(eager.value, output.value, tolerance) if level > tolerance else None
-    if worst is not None and worst.excess >= verdict.excess:
-        verdict.excess = worst.excess
-        allowed, beyond = f"{worst.excess:.3g} times what t = {tolerance} allows", "beyond it"
+    excess, place, count = worst_element(eager.value, output.value, tolerance) if level > tolerance else (0.0, 0, 0)
+    if excess and excess >= verdict.excess:
+        verdict.excess = excess
+        allowed, beyond = f"{excess:.3g} times what t = {tolerance} allows", "beyond it"
         if tolerances(eager.form.dtype, tolerance) == (0.0, 0.0):
             allowed, beyond = "must be equal", "differ"
+        where = tuple(map(int, np.unravel_index(place, eager.value.shape)))
+        wide = torch.complex128 if eager.value.is_complex() else torch.float64
+        a, b = (value[where].to(wide) for value in (eager.value, output.value))
+        right, answer = (float(value.abs() if value.is_complex() else value) for value in (a, b))
         verdict.worst = (
-            f"{name}{list(worst.index)}: expected {worst.expected:.9g}, got {worst.actual:.9g} "
-            f"(greatest error {worst.error:.3g}, {allowed}; {share(worst.beyond, eager.value.numel())} {beyond})"
+            f"{name}{list(where)}: expected {right:.9g}, got {answer:.9g} "
+            f"(greatest error {float((b - a).abs()):.3g}, {allowed}; {share(count, eager.value.numel())} {beyond})"
         )
 
 
@@ -193,8 +182,12 @@ class _Errors:
         return float((self.error - (atol + rtol * self.magnitude)).amax()) <= 0
 
 
-def worst_element(expected: torch.Tensor, actual: torch.Tensor, tolerance: int) -> Worst | None:
-    """Return the element furthest outside its tolerance at t = ``tolerance``; None if all are within it."""
+def worst_element(expected: torch.Tensor, actual: torch.Tensor, tolerance: int) -> tuple[float, int, int]:
+    """Return how far the worst element is outside its tolerance at t = ``tolerance``, and which one it is.
+
+    The first is its error divided by its tolerance, 0 if all elements are within it. The second is its place in the
+    flattened tensor, the last the number of elements outside.
+    """
     limits = tolerances(str(expected.dtype).removeprefix("torch."), tolerance)
     greatest, place, begin, beyond = 0.0, 0, 0, 0
     for a, b in zip(pieces(expected.reshape(-1)), pieces(actual.reshape(-1)), strict=True):
@@ -205,7 +198,7 @@ def worst_element(expected: torch.Tensor, actual: torch.Tensor, tolerance: int) 
             if excess > greatest:
                 greatest, place = excess, begin + int(index)
         begin += a.numel()
-    return _worst(expected, actual, place, greatest, beyond) if greatest else None
+    return greatest, place, beyond
 
 
 def _excess(expected: torch.Tensor, actual: torch.Tensor, rtol: float, atol: float) -> torch.Tensor:
@@ -214,14 +207,6 @@ def _excess(expected: torch.Tensor, actual: torch.Tensor, rtol: float, atol: flo
     limit = atol + rtol * errors.magnitude
     excess = torch.where(errors.error > limit, errors.error / limit.clamp_min(1e-300), 0.0)
     return excess if errors.apart is None else excess.masked_fill(errors.apart, math.inf)
-
-
-def _worst(expected: torch.Tensor, actual: torch.Tensor, place: int, excess: float, beyond: int) -> Worst:
-    where = tuple(map(int, np.unravel_index(place, expected.shape)))
-    wide = torch.complex128 if expected.is_complex() else torch.float64
-    a, b = (tensor[where].to(wide) for tensor in (expected, actual))
-    numbers = [float(value.abs() if value.is_complex() else value) for value in (a, b)]
-    return Worst(where, numbers[0], numbers[1], float((b - a).abs()), excess, beyond)
 
 
 def null_from(expected: Sequence[Output], inputs: Sequence[torch.Tensor]) -> int:

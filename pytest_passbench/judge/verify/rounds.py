@@ -24,10 +24,7 @@ class DrawnRounds:
         self._rng, self._rounds, self._next = rng, rounds, 0
 
     def comes_after(self, before: int) -> bool:
-        """Return True if the round that has ended is drawn. Ask about every round, in order.
-
-        ``before`` is the number of earlier rounds of its pair.
-        """
+        """Return True if a round that ended, after ``before`` others of its pair, is drawn. Ask in order."""
         if before == 0:
             self._next = self._rng.randrange(self._rounds)
         if before >= self._rounds:

@@ -163,16 +163,9 @@ def explained_by_rounding(expected: torch.Tensor, answer: torch.Tensor) -> torch
 
 
 @dataclass
-class Standing:
-    """The results of an arm in the calls verified so far."""
+class Standing(Comparison):
+    """The results of an arm in the calls verified so far: the worst of each call's."""
 
-    status: str = RAN
-    message: str = ""
-    correct_from: list[int] = field(default_factory=list)
-    worst: str = ""
-    excess: float = 0.0
-    calls: int = 0
-    broken: bool = False
     accuracy: Accuracy = field(default_factory=Accuracy)
     stability: Stability = field(default_factory=Stability)
 
@@ -184,7 +177,6 @@ class Standing:
 
     def add(self, verdict: Comparison) -> None:
         """Add the comparison of a further call. The worst result counts."""
-        self.calls += 1
         self.broken |= verdict.broken
         before = self.correct_from or verdict.correct_from
         self.correct_from = [max(a, b) for a, b in zip(before, verdict.correct_from, strict=True)]

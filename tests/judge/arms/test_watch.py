@@ -103,7 +103,7 @@ def test_what_runs_beside_a_runner_is_found_out(restless):
         clock.others.begin({"candidate": [restless]})
         time.sleep(0.02)
         clock.others.end()
-    assert [used.cpu for used in clock.others.used["candidate"]] == [0.0] * 3
+    assert [cpu for cpu, _wall in clock.others.used["candidate"]] == [0.0] * 3
     assert evidence.others(clock, "candidate") == []
     processes.go_on(restless)
     clock.others.begin({"candidate": [restless]})

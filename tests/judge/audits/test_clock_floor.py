@@ -118,7 +118,7 @@ def test_the_blocks_without_kernels_launch_none(bench, monkeypatch):
 
 def test_a_block_as_short_as_its_program_without_kernels_is_a_violation_under_dynamo(bench, monkeypatch):
     def padded(self):
-        self._least = self._ratio(CONTENTS[0])
+        self._least = self._ratio_without_kernels(CONTENTS[0])
         # What an attacker may pad its blocks to.
         self._share = self._upper_share = max(self._least, self._ratio_of_kernels())
         return []
@@ -247,7 +247,7 @@ def test_no_single_try_clears_or_accuses(monkeypatch, gains, accused, tries):
     template = SimpleNamespace(idles=True, can_be_native=lambda _program: True, native=lambda _program: False)
     bench = SimpleNamespace(deadline=Deadline(10.0), secret=SimpleNamespace(stream=lambda _name: None))
     monkeypatch.setattr(clock_floor, "PAUSE", 0.0)
-    monkeypatch.setattr(ClockFloor, "_ratio", lambda _self, _contents: 0.5)
+    monkeypatch.setattr(ClockFloor, "_ratio_without_kernels", lambda _self, _contents: 0.5)
     monkeypatch.setattr(ClockFloor, "_ratio_of_kernels", lambda _self: next(tried) - 0.5)
     floor = ClockFloor(CLOCK, template, bench, SimpleNamespace(), measured(1.0, 0.0), 1)
     assert bool(floor.findings()) == accused

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_passbench.judge.measure.allowance import DEFAULT, MIN_PAIR_SECONDS, QUICK, Budget, pair_seconds
+from pytest_passbench.judge.measure.allowance import DEFAULT, MIN_PAIR_SECONDS, QUICK, Budget
 from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS, PAIR_SECONDS
 
 
@@ -51,9 +51,9 @@ def test_a_later_run_has_its_own_time_and_knows_what_a_pair_costs():
 
 
 def test_a_short_budget_takes_rounds_not_pairs():
-    assert pair_seconds([0.01] * 10, 1e6) == MAX_PAIR_SECONDS
-    assert pair_seconds([], 1.0) == MAX_PAIR_SECONDS
-    short = pair_seconds([0.01] * 10, 2.0)
-    assert MIN_PAIR_SECONDS < short < PAIR_SECONDS
-    assert 6 * 10 * (0.01 + short) == pytest.approx(1.4)
-    assert pair_seconds([0.01] * 10, 0.1) == MIN_PAIR_SECONDS
+    budget = Budget(1.8, 10, clock=lambda: 0.0)
+    budget.begin(10)
+    budget.done({"fork": 0.06}, pairs=6, arms=2)  # a pair costs 0.01 s
+    allowed = budget.allowance(2)
+    assert MIN_PAIR_SECONDS < allowed.pair < PAIR_SECONDS
+    assert 6 * (0.01 + allowed.pair) == pytest.approx(0.7 * 1.8 / 9)  # so many subgraphs are left

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pytest_passbench.judge.arms.names import TWIN
 from pytest_passbench.judge.measure.noise import MIN_SESSIONS, Noise, merged
-from pytest_passbench.timing.clock import Block
-from pytest_passbench.timing.measurement import Arms
+from pytest_passbench.timing.measurement import Arms, Block
 from pytest_passbench.timing.rounds import Disturbance
 
 
