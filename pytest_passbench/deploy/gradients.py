@@ -25,8 +25,9 @@ def needs_gradients(graph: GraphModule, inputs: Sequence[Any]) -> bool:
         return True
     switched_on = any(node.target in _SWITCHES and node.args[:1] != (False,) for node in nodes)
     tensors = (*inputs, *graph.parameters(), *graph.buffers())
-    needed = any(getattr(value, "requires_grad", False) for value in tensors) or any(map(_makes_leaf, nodes))
-    return needed and (switched_on or torch.is_grad_enabled())
+    leaves = any(map(_makes_leaf, nodes))
+    requires_grad = leaves or any(getattr(value, "requires_grad", False) for value in tensors)
+    return requires_grad and (switched_on or torch.is_grad_enabled())
 
 
 def _calls(graph: GraphModule) -> Iterator[Node]:

@@ -64,9 +64,9 @@ class Printer:
             body = self._lanes(nest.lane, body)
         slots = math.prod(nest.sizes[d] for d in nest.sweep)
         size = f"{size_text(slots)} * pb::L" if nest.vertical else f"{size_text(slots)} + pb::L"
-        held = [f"pb::buffer row{number}({size});" for number in self.saved.values()]
-        held += [f"pb::buffer terms{x.number}({size});" for x in self.nodes if self._ordered(x)]
-        return _block([*held, *self._loops(loops, body)])
+        buffers = [f"pb::buffer row{number}({size});" for number in self.saved.values()]
+        buffers += [f"pb::buffer terms{x.number}({size});" for x in self.nodes if self._ordered(x)]
+        return _block([*buffers, *self._loops(loops, body)])
 
     # -- stages
 

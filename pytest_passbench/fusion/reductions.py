@@ -85,10 +85,11 @@ def _sum(lowering: Lowering, call: Call, _index: Index) -> Expression:
         total = lowering.reduce("total", x)  # halves are added as float32 by eager too
         return total if call.name == "sum" else lowering.apply("{0} / {1}", total, lowering.size(_count(lowering)))
     correction = call.arguments["correction"]
-    divisor = max(_count(lowering) - (1 if correction is None else correction), 0)
-    count, divisor = (lowering.cast(lowering.integer(size), Kind.DOUBLE) for size in (_count(lowering), divisor))
+    count = _count(lowering)
+    sizes = count, max(count - (1 if correction is None else correction), 0)
+    terms, divisor = (lowering.cast(lowering.integer(size), Kind.DOUBLE) for size in sizes)
     x = lowering.cast(x, Kind.DOUBLE)  # eager computes in doubles too, and rounds once
-    squares = _squares(lowering, x, lowering.apply("{0} / {1}", lowering.reduce("sum", x), count, kind=x.kind))
+    squares = _squares(lowering, x, lowering.apply("{0} / {1}", lowering.reduce("sum", x), terms, kind=x.kind))
     variance = lowering.apply("{0} / {1}", squares, divisor, kind=x.kind)
     if call.name == "std":
         variance = lowering.apply("each({0}, __builtin_sqrt)", variance, kind=x.kind)

@@ -59,7 +59,7 @@ def schedule(trace: Trace) -> list[Nest]:
         try:
             return [_nest(group.loops, _stores(group, stored, trace.generic)) for group in _groups(stored, apart)]
         except _Unfit as cause:
-            buffer, piece = cause.needed, cause.piece
+            buffer, piece = cause.buffer, cause.piece
             if buffer not in stored:
                 stored.add(buffer)
             elif piece.buffer in apart or piece.value is not None:
@@ -72,9 +72,9 @@ def schedule(trace: Trace) -> list[Nest]:
 class _Unfit(Exception):
     """A piece cannot be computed before a buffer is stored, or not in loops with others."""
 
-    def __init__(self, needed: Buffer, piece: Piece) -> None:
-        super().__init__(needed, piece)
-        self.needed, self.piece = needed, piece
+    def __init__(self, buffer: Buffer, piece: Piece) -> None:
+        super().__init__(buffer, piece)
+        self.buffer, self.piece = buffer, piece
 
 
 def _stores(group: Group, stored: set[Buffer], generic: torch.dtype | None) -> tuple[Store, ...]:
