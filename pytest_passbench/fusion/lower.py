@@ -39,7 +39,7 @@ LONGEST = 2_000
 """The expressions that a nest may have."""
 EXACT = 1 << 24
 """Whole numbers up to this one are floats without a rounding."""
-IN_DOUBLE = "float64 beyond elementwise operators"
+UNSUPPORTED_DOUBLES = "float64 in a computation of floats"
 
 
 _MASK, _REAL, _DOUBLE, _WHOLE = Kind.MASK, Kind.REAL, Kind.DOUBLE, Kind.WHOLE
@@ -128,7 +128,7 @@ class Lowering:
         """
         nodes = tuple(x if isinstance(x, Expression) else self.number(x) for x in operands)
         if text not in _CASTS.values() and {_DOUBLE, _REAL} <= {kind, *(x.kind for x in nodes)}:
-            raise Unsupported(IN_DOUBLE)
+            raise Unsupported(UNSUPPORTED_DOUBLES)
         varies = frozenset[int]().union(*(x.varies for x in nodes))
         return self._node(text, nodes, kind, None, varies, max((x.depth for x in nodes), default=0))
 
@@ -173,7 +173,7 @@ class Lowering:
     def running(self, x: Expression) -> Expression:
         """Return the sum of an expression so far, along the reduced dimension. Raises Unsupported for doubles."""
         if x.kind == Kind.DOUBLE:
-            raise Unsupported(IN_DOUBLE)
+            raise Unsupported(UNSUPPORTED_DOUBLES)
         loops = frozenset(d for d in self.loops.reduced if self.loops.sizes[d] > 1)
         return self._node("running", (x,), x.kind, None, x.varies | loops, x.depth) if loops else x
 
@@ -207,7 +207,7 @@ class Lowering:
     def real(self, x: Expression) -> Expression:
         """Return an expression as floats. Raises Unsupported for doubles."""
         if x.kind == Kind.DOUBLE:
-            raise Unsupported(IN_DOUBLE)
+            raise Unsupported(UNSUPPORTED_DOUBLES)
         return self.cast(x, Kind.REAL)
 
     def choose(self, condition: Expression, x: Expression, y: Expression) -> Expression:

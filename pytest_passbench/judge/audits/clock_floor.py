@@ -70,7 +70,6 @@ class ClockFloor:
             self._upper_share = self._share * math.exp(min(estimate.half_width, MAX_HALF_WIDTH))
         self._least = self._kernels = math.inf
         self._wrong: list[Finding] = []
-        self._score = 0  # of the last try, if it was not beyond the bound
         self._rng = bench.secret.stream("floor")
 
     def findings(self) -> list[Finding]:
@@ -85,18 +84,20 @@ class ClockFloor:
         total, failures = 0, list[ArmFailed]()
         for _ in range(TRIES):
             try:
-                suspected = self._floor() or self._with_kernels()
+                score, violations = self._floor()
+                if not violations and self._kernels_count:
+                    score, violations = self._with_kernels()
             except ArmFailed as failure:
                 if failure.arm == EAGER or failure.failure.status != "crash":
                     raise
                 failures.append(failure)
                 continue
-            total += 1 if suspected else self._score
+            total += score
             if self._wrong or total <= CLEARED:
                 return self._wrong[:1]
             if total >= ACCUSED:
-                return suspected
-            if suspected or not self._score:
+                return violations
+            if score >= 0:
                 with self._bench.deadline.paused():
                     time.sleep(PAUSE)
         if failures:
@@ -110,44 +111,41 @@ class ClockFloor:
         return call + operator * self._operators > MARGIN * self._measured.per_call(CANDIDATE)
 
     @property
-    def _alone(self) -> bool:
-        """True if the engine can tell the time of the kernels alone, but does not make the timed blocks."""
-        program = self._clock.program
-        return self._template.can_be_native(program) and not self._template.native(program)
-
-    def _floor(self) -> list[Finding]:
-        self._least = math.inf
-        for contents in CONTENTS:
-            self._least = min(self._least, self._ratio_without_kernels(contents))
-            if self._upper_share >= self._least * (1 - MARGIN):
-                self._score = CLEARED if self._upper_share >= FAR * self._least else -1
-                return []
-        message = (
-            f"a block takes {self._share:.2f} times as long as eager's, and {self._least:.2f} times without its "
-            "kernels: something else than the harness made its calls"
-        )
-        return [violation("clock", "floor", message)]
-
-    def _with_kernels(self) -> list[Finding]:
-        """Hold the blocks against the floor and the kernels' time together, where that time can be known.
+    def _kernels_count(self) -> bool:
+        """True if the kernels' time is needed, and the engine can tell it but does not make the timed blocks.
 
         Nobody's blocks are shorter than the kernels' time. So where the floor is a small share of the blocks, the two
         together cannot be much longer than the blocks are.
         """
-        small = self._least <= (MAX_GAIN - 1) * self._share
-        if small or not self._alone or self._blocks is None:
-            return []
+        program, small = self._clock.program, self._least <= (MAX_GAIN - 1) * self._share
+        alone = self._template.can_be_native(program) and not self._template.native(program)
+        return alone and not small and self._blocks is not None
+
+    def _floor(self) -> tuple[int, list[Finding]]:
+        """Hold the blocks against the floor. Return the try's score, and the violation if there is one."""
+        self._least = math.inf
+        for contents in CONTENTS:
+            self._least = min(self._least, self._ratio_without_kernels(contents))
+            if self._upper_share >= self._least * (1 - MARGIN):
+                return (CLEARED if self._upper_share >= FAR * self._least else -1), []
+        message = (
+            f"a block takes {self._share:.2f} times as long as eager's, and {self._least:.2f} times without its "
+            "kernels: something else than the harness made its calls"
+        )
+        return 1, [violation("clock", "floor", message)]
+
+    def _with_kernels(self) -> tuple[int, list[Finding]]:
+        """Hold the blocks against the floor and the kernels' time together. Return as :meth:`_floor` does."""
         self._kernels = self._ratio_of_kernels()
         gain = (self._least + self._kernels) / self._upper_share
-        self._score = 0 if gain > NEAR_GAIN else -1
         if gain <= MAX_GAIN:
-            return []
+            return (0 if gain > NEAR_GAIN else -1), []
         message = (
             f"a block takes {self._share:.2f} times as long as eager's, its program without kernels "
             f"{self._least:.2f} times and its kernels alone {self._kernels:.2f} times: something else than the "
             "harness made its calls"
         )
-        return [violation("clock", "floor", message)]
+        return 1, [violation("clock", "floor", message)]
 
     def _ratio_without_kernels(self, contents: str) -> float:
         """Return the ratio of blocks without kernels, in a new process, to eager's.

@@ -121,7 +121,7 @@ def test_a_block_as_short_as_its_program_without_kernels_is_a_violation_under_dy
         self._least = self._ratio_without_kernels(CONTENTS[0])
         # What an attacker may pad its blocks to.
         self._share = self._upper_share = max(self._least, self._ratio_of_kernels())
-        return []
+        return -1, []
 
     bench.task(scales=(16,))
     bench.candidate({"p": make_cpp_pass(GELU_ADD_KERNEL)})
@@ -181,7 +181,7 @@ def measured(ratio, half_width, per_call=5e-6):
 ])  # fmt: skip
 def test_calls_that_take_far_longer_than_what_they_cost_are_held_to_no_floor(monkeypatch, maker, per_call, held):
     monkeypatch.setattr(clock_floor, "PAUSE", 0.0)
-    monkeypatch.setattr(ClockFloor, "_floor", lambda _self: [Finding("clock", "floor", "violation", "")])
+    monkeypatch.setattr(ClockFloor, "_floor", lambda _self: (1, [Finding("clock", "floor", "violation", "")]))
     bench = SimpleNamespace(deadline=Deadline(10.0), secret=SimpleNamespace(stream=lambda _name: None))
     clock, template = SimpleNamespace(maker=lambda _arm: maker), SimpleNamespace(idles=True)
     floor = ClockFloor(clock, template, bench, None, measured(2.0, 0.01, per_call), 3)
@@ -220,7 +220,7 @@ def test_of_operators_in_few_long_calls_the_most_is_taken_off(monkeypatch, calls
 def test_the_pauses_between_tries_are_not_the_candidates_time(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(clock_floor.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
-    monkeypatch.setattr(ClockFloor, "_floor", lambda _self: [Finding("clock", "floor", "violation", "")])
+    monkeypatch.setattr(ClockFloor, "_floor", lambda _self: (1, [Finding("clock", "floor", "violation", "")]))
     deadline = Deadline(10.0, clock=lambda: now[0])
     bench = SimpleNamespace(deadline=deadline, secret=SimpleNamespace(stream=lambda _name: None))
     floor = ClockFloor(CLOCK, SimpleNamespace(idles=True), bench, None, measured(2.0, 0.01), 1)

@@ -123,9 +123,9 @@
   /** @param {any} speed @returns {string} */
   const interval = (speed) => (Array.isArray(speed) && speed.length ? `${speed[0]} [${speed[1]}, ${speed[2]}]` : String(speed) || dash);
 
-  /** Return the pass that matched with its launch plan. @param {any[]} found */
-  function pass(found) {
-    const [name, matches, operators, computed, plan, untuned] = found;
+  /** Return the pass that matched with its launch plan. @param {any[]} item */
+  function pass(item) {
+    const [name, matches, operators, computed, plan, untuned] = item;
     const times = matches > 1 ? `, ${matches} matches` : "";
     const added = text(computed) ? make("p", {}, `Added to the graph: ${text(computed)}`) : null;
     const tuned = untuned ? make("p", {}, "Not tuned: the first valid configuration was taken.") : null;
@@ -133,39 +133,39 @@
       plan.length ? make("pre", {}, plan.map(text).join("\n")) : null);
   }
 
-  /** Return what an opened subgraph shows. @param {Record<string, any>} found @param {string} command */
-  function detail(found, command) {
+  /** Return what an opened subgraph shows. @param {Record<string, any>} details @param {string} command */
+  function detail(details, command) {
     const parts = [];
-    if (found.rounds.length) {
-      const { rounds, every } = unpack(found.rounds);
+    if (details.rounds.length) {
+      const { rounds, every } = unpack(details.rounds);
       const thinned = every > 1 ? ` Of ${every} pairs one is shown.` : "";
       const caption = `Speed-up (log scale) of ${rounds.length} rounds; the shape and colour change with each pair of processes.${thinned} `
         + "Dashed: the estimate. Band: its 95 % interval. Line: 1, as fast as eager.";
-      parts.push(block("Rounds", make("figure", {}, roundsChart(rounds, found.speed.map(Number)), make("figcaption", {}, caption))));
+      parts.push(block("Rounds", make("figure", {}, roundsChart(rounds, details.speed.map(Number)), make("figcaption", {}, caption))));
     }
-    const matched = found.passes.map(pass);
-    const errors = found.errors.length ? [table(["output", "eager", "candidate", "greatest ×", "mean ×"],
-      found.errors.map((/** @type {string[]} */ row, /** @type {number} */ i) => [`${i}: ${row[0]}`, row[1] || dash, row[2] || dash,
+    const matched = details.passes.map(pass);
+    const errors = details.errors.length ? [table(["output", "eager", "candidate", "greatest ×", "mean ×"],
+      details.errors.map((/** @type {string[]} */ row, /** @type {number} */ i) => [`${i}: ${row[0]}`, row[1] || dash, row[2] || dash,
         row[3] ? `${row[3]} (≤ ${row[5]})` : dash, row[4] ? `${row[4]} (≤ ${row[6]})` : dash])),
       make("p", { class: "about" }, "Greatest error against the graph in float64; × are the greatest and the mean error as ratios to eager's, with what they may be.")] : [];
-    const levels = found.levels ? [make("p", {}, `Outputs agree with eager: ${found.levels}.`)] : [];
+    const levels = details.levels ? [make("p", {}, `Outputs agree with eager: ${details.levels}.`)] : [];
     const right = [];
     if (matched.length) right.push(block(matched.length > 1 ? "Passes that matched" : "Pass that matched, and its launch plan", ...matched));
     if (errors.length || levels.length) right.push(block("Error", ...levels, ...errors));
-    if (found.baselines.length) right.push(block("Baselines", table(["baseline", "speed-up", "outcome"],
-      found.baselines.map((/** @type {any[]} */ [name, speed, ending]) => [text(name), interval(speed), text(ending)]))));
+    if (details.baselines.length) right.push(block("Baselines", table(["baseline", "speed-up", "outcome"],
+      details.baselines.map((/** @type {any[]} */ [name, speed, ending]) => [text(name), interval(speed), text(ending)]))));
     if (right.length) parts.push(make("div", {}, ...right));
-    const said = [
-      ...found.texts.map((/** @type {number[]} */ [label, what]) => block(text(label), make("pre", {}, text(what)))),
-      ...found.findings.map((/** @type {number[]} */ [severity, rule, what, place]) =>
+    const messages = [
+      ...details.texts.map((/** @type {number[]} */ [label, what]) => block(text(label), make("pre", {}, text(what)))),
+      ...details.findings.map((/** @type {number[]} */ [severity, rule, what, place]) =>
         block(`${text(severity)}: ${text(rule)}${text(place) ? `, ${text(place)}` : ""}`, make("pre", {}, text(what)))),
     ];
-    const failed = found.kind === "failed" && said.length > 0;
-    if (failed) parts.unshift(make("div", { class: "whole" }, ...said));
+    const failed = details.kind === "failed" && messages.length > 0;
+    if (failed) parts.unshift(make("div", { class: "whole" }, ...messages));
     const wide = [
-      ...(failed ? [] : said),
-      block("From", make("p", {}, [text(found.source), text(found.folder) && `passes of ${text(found.folder)}`,
-        found.seconds ? `judged in ${found.seconds.toFixed(1)} s` : ""].filter(Boolean).join(" · "))),
+      ...(failed ? [] : messages),
+      block("From", make("p", {}, [text(details.source), text(details.folder) && `passes of ${text(details.folder)}`,
+        details.seconds ? `judged in ${details.seconds.toFixed(1)} s` : ""].filter(Boolean).join(" · "))),
       block("To judge the task again", make("pre", { class: "command" }, command)),
     ];
     parts.push(make("div", { class: "whole" }, ...wide));
@@ -190,15 +190,15 @@
     const [key, start, count] = data.tasks[number];
     const body = make("tbody", {});
     for (let index = start; index < start + count; index += 1) {
-      const found = subgraph(index);
+      const details = subgraph(index);
       const id = `${key}-${index}`;
       const button = /** @type {HTMLButtonElement} */ (make("button", { type: "button", class: "open", "aria-expanded": "false", "aria-controls": id },
-        make("span", { class: "mark", "aria-hidden": "true" }), text(found.subgraph)));
-      button.addEventListener("click", () => toggle(button, () => detail(found, data.commands[number])));
+        make("span", { class: "mark", "aria-hidden": "true" }), text(details.subgraph)));
+      button.addEventListener("click", () => toggle(button, () => detail(details, data.commands[number])));
       body.append(
-        make("tr", {}, make("th", { scope: "row" }, button), make("td", { class: "number wide" }, found.eager || dash),
-          make("td", { class: "number wide" }, found.candidate || dash), make("td", { class: "number" }, interval(found.speed)),
-          make("td", {}, tag(found.sign, found.kind, text(found.ending)))),
+        make("tr", {}, make("th", { scope: "row" }, button), make("td", { class: "number wide" }, details.eager || dash),
+          make("td", { class: "number wide" }, details.candidate || dash), make("td", { class: "number" }, interval(details.speed)),
+          make("td", {}, tag(details.sign, details.kind, text(details.ending)))),
         (() => { const row = make("tr", { id, class: "more" }, make("td", { colspan: "5" })); row.hidden = true; return row; })());
     }
     return make("div", { class: "inner" }, make("table", {},
