@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.forked_pytest import ForkedPytest
 from support.plugin_runs import PytestFolder
 
 
@@ -16,7 +17,7 @@ def bench(pytester, monkeypatch):
 
 def beside(bench, *options):
     """A run with all plugins that are installed."""
-    return bench.pytester.runpytest_subprocess("--passbench", "--candidate=passes", "--strict-markers", *options)
+    return ForkedPytest(bench.path, "--passbench", "--candidate=passes", "--strict-markers", *options).result()
 
 
 @pytest.mark.parametrize("option", ["--candidate=passes", "--passbench-fail-under=AS=0.9"])

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from pytest_passbench.run import journal
+from support.forked_pytest import ForkedPytest
 from support.plugin_runs import LEAN, OK, PytestFolder
 
 # Ends or waits at the third subgraph of a task, once; says which subgraphs it was asked for.
@@ -108,7 +109,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was(bench):
 
 
 def resume_alone(bench: PytestFolder, *args: str) -> pytest.RunResult:
-    return bench.pytester.runpytest_subprocess("--passbench-resume", *args, timeout=60)
+    return ForkedPytest(bench.path, "--passbench-resume", *args).result()
 
 
 @pytest.mark.slow
@@ -148,9 +149,7 @@ def test_a_run_that_resume_alone_went_on_with_is_resumed_alone_again(bench):
 @pytest.mark.slow
 def test_resume_alone_starts_as_many_workers_as_the_run_had(bench):
     bench.conftest(ONCE.replace("{end}", "os.kill(os.getppid(), signal.SIGKILL); time.sleep(1); " + KILL))
-    command = [sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", "-n1", *LEAN]
-    first = subprocess.run(command, cwd=bench.path, capture_output=True, timeout=60, check=False)
-    assert first.returncode == -signal.SIGKILL
+    assert bench.run_apart("--candidate=passes", "-n1").ret == -signal.SIGKILL
     resume_alone(bench).stdout.fnmatch_lines(["*1 worker*", "*4/4 correct*"])
 
 
@@ -177,9 +176,7 @@ def test_resume_alone_asks_for_the_whole_command_if_the_run_has_none(bench):
 @pytest.mark.slow
 def test_a_run_on_workers_that_was_killed_goes_on_too(bench):
     bench.conftest(ONCE.replace("{end}", "os.kill(os.getppid(), signal.SIGKILL); time.sleep(1); " + KILL))
-    command = [sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", "-n1", *LEAN]
-    first = subprocess.run(command, cwd=bench.path, capture_output=True, timeout=60, check=False)
-    assert first.returncode == -signal.SIGKILL
+    assert bench.run_apart("--candidate=passes", "-n1").ret == -signal.SIGKILL
     result = bench.run_apart("--candidate=passes", "-n1", "--passbench-resume")
     result.stdout.fnmatch_lines(["*4/4 correct*"])
     assert len(judged(bench)) == len(ALL) + 1
@@ -196,20 +193,19 @@ def test_a_run_on_workers_that_was_killed_goes_on_too(bench):
 )
 def test_a_signal_that_ends_a_run_leaves_its_results_and_says_how_to_go_on(bench, number):
     bench.conftest(ONCE.replace("{end}", WAIT) + IMPATIENT.replace("{number}", str(int(number))))
-    command = [sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", *LEAN]
-    process = subprocess.Popen(command, cwd=bench.path, stdout=subprocess.PIPE, text=True)
+    process = bench.start_apart("--candidate=passes")
     while not (bench.path / "ended").exists():
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(number)
     process.send_signal(number)  # impatience changes nothing
-    text, _ = process.communicate(timeout=60)
-    assert process.returncode == pytest.ExitCode.INTERRUPTED
+    result = process.result()
+    assert result.ret == pytest.ExitCode.INTERRUPTED
     run = last(bench)
     assert run["interrupted"]
     assert [f"{r['task']}/{r['subgraph']}" for r in run["records"]] == ALL[:4]
     (folder,) = bench.path.glob("reports/*")
-    assert f"to go on: pytest --passbench-resume=reports/{folder.name}" in text
+    assert f"to go on: pytest --passbench-resume=reports/{folder.name}" in result.stdout.str()
     result = bench.run_apart("--candidate=passes", f"--passbench-resume=reports/{folder.name}")
     result.stdout.fnmatch_lines(["*4/4 correct*"])
     assert found(last(bench)) == undisturbed(bench)
@@ -339,13 +335,10 @@ def test_the_folder_of_a_run_that_went_on_says_that_nothing_is_left(bench):
     bench.conftest(ONCE.replace("{end}", KILL))
     bench.run_apart("--candidate=passes")
     (folder,) = bench.path.glob("reports/*")
-    command = [sys.executable, "-m", "pytest", f"--passbench-resume=reports/{folder.name}"]
-    first, second = (
-        subprocess.run(command, cwd=bench.path, capture_output=True, text=True, timeout=60, check=False) for _ in "12"
-    )
-    assert "4/4 correct" in first.stdout
-    assert second.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "has no journal: only a run that was interrupted, and has not gone on since, has one" in second.stderr
+    first, second = (ForkedPytest(bench.path, f"--passbench-resume=reports/{folder.name}").result() for _ in "12")
+    first.stdout.fnmatch_lines(["*4/4 correct*"])
+    assert second.ret == pytest.ExitCode.USAGE_ERROR
+    second.stderr.fnmatch_lines(["*has no journal: only a run that was interrupted, and has not gone on since, *"])
 
 
 @pytest.mark.slow

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from types import SimpleNamespace
 
 import pytest
 
 from pytest_passbench.plugin import xdist
-from support.plugin_runs import LEAN, OK, PytestFolder
+from support.plugin_runs import OK, PytestFolder
 
 
 @pytest.fixture
@@ -90,16 +88,15 @@ def test_ctrl_c_writes_what_there_is(bench):
             (config.rootpath / "seen").touch()
         """
     )
-    command = [sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", "-n2", *LEAN]
-    process = subprocess.Popen(command, cwd=bench.path, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    process = bench.start_apart("--candidate=passes", "-n2")
     deadline = time.monotonic() + 40
     while not (bench.path / "seen").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(0.5)
     os.killpg(process.pid, signal.SIGINT)
-    text, _ = process.communicate(timeout=40)
-    assert "The run was interrupted" in text
-    assert process.returncode == pytest.ExitCode.INTERRUPTED
+    result = process.result()
+    result.stdout.fnmatch_lines(["*The run was interrupted*"])
+    assert result.ret == pytest.ExitCode.INTERRUPTED
     run = results(bench)
     assert run["interrupted"]
     assert {record["task"] for record in run["records"]} == {"a"}
@@ -114,18 +111,17 @@ def subgraphs(run: dict) -> list[str]:
 def test_a_signal_to_the_controller_stops_its_workers_and_keeps_all_that_they_have_judged(bench, number):
     seconds = 1.0  # for each subgraph: by themselves workers would judge seven more
     bench.task("a", *[{"sleep": seconds}] * 12)
-    command = [sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", "-n1", *LEAN]
-    process = subprocess.Popen(command, cwd=bench.path, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    process = bench.start_apart("--candidate=passes", "-n1")
     while journaled(bench) < 2:
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(number)
-    text, _ = process.communicate(timeout=60)
-    assert process.returncode == pytest.ExitCode.INTERRUPTED
+    result = process.result()
+    assert result.ret == pytest.ExitCode.INTERRUPTED
     run = results(bench)
     assert run["interrupted"]
     assert 2 <= len(run["records"]) == journaled(bench) < 9
-    assert "not judged: a [passes]" in text
+    result.stdout.fnmatch_lines(["*not judged: a [[]passes]*"])
 
 
 def journaled(bench: PytestFolder) -> int:

@@ -12,6 +12,7 @@ import pytest_passbench.plugin.active
 import pytest_passbench.plugin.plan
 import pytest_passbench.report.html.render  # noqa: F401
 from pytest_passbench.suite import find
+from support.forked_pytest import ForkedPytest
 
 OK: dict = {}
 
@@ -143,4 +144,8 @@ class PytestFolder:
 
     def run_apart(self, *args: str) -> pytest.RunResult:
         """``pytest --passbench ARGS`` in a process of its own."""
-        return self.pytester.runpytest_subprocess("--passbench", *LEAN, *args, timeout=60)
+        return self.start_apart(*args).result()
+
+    def start_apart(self, *args: str) -> ForkedPytest:
+        """Start ``pytest --passbench ARGS`` in a process of its own."""
+        return ForkedPytest(self.path, "--passbench", *LEAN, *args)
