@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 def build(args: argparse.Namespace) -> int:
     """Build or go on, write the shards and the card, and print the counts."""
     from pytest_passbench.commands.own_model import without_logs
-    from pytest_passbench.dataset import architecture_table, curve, shards, splits, summary
+    from pytest_passbench.dataset import architecture_table, shards, splits, summary
     from pytest_passbench.dataset import build as building
     from pytest_passbench.dataset.architectures import libraries
     from pytest_passbench.report.drawing import as_file
@@ -112,7 +112,7 @@ def build(args: argparse.Namespace) -> int:
     architecture_table.write(settings.captures, args.out)
     counts = summary.summarise(rows, settings.captures)
     summary.save(counts, args.out)
-    write_text(args.out / curve.FILE, as_file(curve.chart(counts.curve), curve.PIXELS, curve.INCHES))
+    write_text(args.out / summary.CURVE_FILE, as_file(summary.chart(counts.curve), summary.PIXELS, summary.INCHES))
     write_text(args.out / "README.md", summary.card(counts))
     progress.clear()
     print("\n".join(summary.lines(counts)))

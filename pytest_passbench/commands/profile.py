@@ -53,8 +53,7 @@ def run(args: argparse.Namespace) -> int:
     from pytest_passbench.core.files import write_text
     from pytest_passbench.core.run import plain
     from pytest_passbench.report import terminal
-    from pytest_passbench.report.profile import profile, sentences, tables
-    from pytest_passbench.report.profile_page import page
+    from pytest_passbench.report.profile import page, profile, sentences, tables
 
     _check_name(args.picture, "picture", PICTURES)
     _check_name(args.page, "page", PAGES)
@@ -116,7 +115,7 @@ def _write_picture(view: CompilerProfile, path: Path) -> None:
     """Write the chart of all subgraphs. Raises UserError if the file cannot be written."""
     from pytest_passbench.report.drawing import as_file
     from pytest_passbench.report.pdf import as_pdf
-    from pytest_passbench.report.profile_page import scatter
+    from pytest_passbench.report.profile import scatter
 
     drawing = scatter(view)
     try:
