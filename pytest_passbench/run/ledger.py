@@ -6,6 +6,7 @@ The pytest plugin and :func:`pytest_passbench.evaluate` share it. Importing it i
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from argparse import ArgumentTypeError
 from collections import Counter
@@ -25,13 +26,19 @@ from pytest_passbench.core.record import DISQUALIFIED, RAN, ArmResult, Key, Reco
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings, same_in
 from pytest_passbench.kernels import toolchain
-from pytest_passbench.run.process_limits import check_limits
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.core.task import Task
     from pytest_passbench.report.report import Report
     from pytest_passbench.run.stored import StoredRun
+
+_LIMITS = (
+    ("-n", resource.RLIMIT_NOFILE, 256, "open files", "", 1),
+    ("-f", resource.RLIMIT_FSIZE, 256 << 20, "the size of a file", " MiB", 1 << 20),
+    ("-v", resource.RLIMIT_AS, 4 << 30, "address space", " GiB", 1 << 30),
+)
+"""Each limit: its option of ``ulimit``, its number, the least, its name, and the unit in which it is shown."""
 
 
 def run_seed(text: str | None) -> bytes:
@@ -320,3 +327,13 @@ def _judged(record: Record, caught: dict[tuple[str, str, str], Record]) -> Recor
     against = replace(record.against, speed=None) if record.against is not None else None
     arm = ArmResult("integrity", DISQUALIFIED, message, output=record.arm.output)
     return replace(record, arm=arm, against=against)
+
+
+def check_limits() -> None:
+    """Raise UserError for the first limit that is too low. Later it would fail in the middle of something else."""
+    for option, number, least, name, unit, size in _LIMITS:
+        soft, _hard = resource.getrlimit(number)
+        if soft != resource.RLIM_INFINITY and soft < least:
+            present, needs = (f"{value / size:.3g}{unit}" for value in (soft, least))
+            what = f"{name}: this process is limited to {present}, and judging takes {needs}"
+            raise UserError(what, where=f"ulimit {option}", remedy="raise the limit")
