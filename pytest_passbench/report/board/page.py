@@ -19,7 +19,7 @@ from pytest_passbench.report.board import texts
 from pytest_passbench.report.board.standings import Board, RankedRow, when
 from pytest_passbench.report.board.texts import TITLE
 from pytest_passbench.report.drawing import Drawing, as_file, in_page
-from pytest_passbench.report.html.render import NAME as REPORT
+from pytest_passbench.report.html import NAME as REPORT
 from pytest_passbench.report.pdf import as_pdf
 from pytest_passbench.report.tables import NONE
 
