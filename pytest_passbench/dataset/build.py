@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.files import write_text
+from pytest_passbench.core.files import write_text, writing
 from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.dataset import shards
 from pytest_passbench.dataset.architectures import Architecture
@@ -114,11 +114,8 @@ def build(
 
     Raises UserError if the folder cannot be written, or holds a file that is no part of a build.
     """
-    try:
+    with writing(settings.out, "name a folder that you may write to: --out=DIR"):
         settings.captures.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=settings.out,
-                        remedy="name a folder that you may write to: --out=DIR") from error  # fmt: skip
     _warm_up()
     state = Progress()
     for case in cases(settings.captures):

@@ -20,6 +20,7 @@ from pytest_passbench.core import checks
 from pytest_passbench.core import seed as seeds
 from pytest_passbench.core.device import gpu_index, is_cuda
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import write_text, writing
 from pytest_passbench.core.harness import harness_hash
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import DISQUALIFIED, RAN, ArmResult, Key, Record
@@ -243,14 +244,11 @@ def check_run(settings: Settings) -> None:
 
 def writable(folder: Path) -> None:
     """Check that reports can be written below ``folder``. Raises UserError if not."""
-    remedy = "choose another folder with --passbench-report-dir"
-    try:
+    with writing(folder, "choose another folder with --passbench-report-dir"):
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe-{os.getpid()}"
         probe.touch()
         probe.unlink()
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=folder, remedy=remedy) from None
 
 
 def write(report: Report, folder: Path) -> None:
@@ -258,7 +256,6 @@ def write(report: Report, folder: Path) -> None:
 
     Raises UserError if they cannot be written.
     """
-    from pytest_passbench.core.files import write_text
     from pytest_passbench.report import markdown
     from pytest_passbench.run import results_file
 
@@ -273,7 +270,6 @@ def write_reports(report: Report, results: Path) -> None:
     They are called ``results.md`` and ``report.html``, or as the results file is if that has another name. Raises
     UserError if they cannot be written.
     """
-    from pytest_passbench.core.files import write_text
     from pytest_passbench.report import html, markdown
     from pytest_passbench.run import results_file
 
