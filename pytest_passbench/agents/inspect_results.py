@@ -15,6 +15,7 @@ from pytest_passbench.api.arguments import write_answer
 from pytest_passbench.candidate.files import content_hash
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import writing
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.task import Task
 from pytest_passbench.run import results_file
@@ -90,11 +91,9 @@ def _best(sample: EvalSample, task: Task, journal: AnswerJournal) -> JudgedAnswe
 
 
 def _write_candidate(answers: Iterable[JudgedAnswer], folder: Path) -> None:
-    try:
+    with writing(folder):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=folder) from None
     for answer in answers:
         with suppress(UserError):  # an answer in which there is no pass: its files are there, without a manifest
             write_answer(answer.files, folder / answer.task)

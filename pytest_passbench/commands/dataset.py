@@ -89,8 +89,8 @@ def run(args: argparse.Namespace) -> int:
 def build(args: argparse.Namespace) -> int:
     """Build or go on, write the shards and the card, and print the counts."""
     from pytest_passbench.commands.own_model import without_logs
-    from pytest_passbench.dataset import architecture_table, curve, shards, splits, summary
     from pytest_passbench.dataset import build as building
+    from pytest_passbench.dataset import shards, splits, summary
     from pytest_passbench.dataset.architectures import libraries
     from pytest_passbench.report.drawing import as_file
     from pytest_passbench.suite.find import discover, installed_tasks
@@ -99,7 +99,7 @@ def build(args: argparse.Namespace) -> int:
     names = [name for name in args.sources.split(",") if name]
     settings = building.BuildSettings(args.out, args.processes, args.timeout, args.budget)
     progress = ProgressLines("dataset")
-    architecture_table.restore(args.out, settings.captures)
+    building.restore_captures(args.out, settings.captures)
     with without_logs():
         building.build(libraries(names, args.also), settings, progress, args.ray)
         progress.stage("writing the shards")
@@ -109,10 +109,10 @@ def build(args: argparse.Namespace) -> int:
         remedy = f"see the reasons in its {building.CAPTURES}/*.failed"
         raise UserError("no architecture was captured", where=args.out, remedy=remedy)
     shards.write(rows, args.out)
-    architecture_table.write(settings.captures, args.out)
+    building.write_table(settings.captures, args.out)
     counts = summary.summarise(rows, settings.captures)
     summary.save(counts, args.out)
-    write_text(args.out / curve.FILE, as_file(curve.chart(counts.curve), curve.PIXELS, curve.INCHES))
+    write_text(args.out / summary.CURVE_FILE, as_file(summary.chart(counts.curve), summary.PIXELS, summary.INCHES))
     write_text(args.out / "README.md", summary.card(counts))
     progress.clear()
     print("\n".join(summary.lines(counts)))

@@ -105,12 +105,12 @@ def list_cases() -> int:
 
 def verify(args: argparse.Namespace) -> int:
     """Print a line per architecture. Return 1 if a committed subgraph was not made again, else 0."""
-    from pytest_passbench.forge.remake import verify as verifying
+    from pytest_passbench.forge import remake
     from pytest_passbench.forge.sources import pick
     from pytest_passbench.suite.find import discover
 
     tasks = [ref.load() for ref in discover(args.out)]
-    results = [verifying.verify(case, tasks) for case in pick(args.verify)]
+    results = [remake.verify(case, tasks) for case in pick(args.verify)]
     for result in results:
         total = result.same + len(result.missing)
         print(f"{result.case}: {result.same} of {total} subgraphs have the same hash")
@@ -175,7 +175,7 @@ def _remedy(result: ModelTasks) -> str:
 
 def make_suite(args: argparse.Namespace) -> int:
     """Do the wanted steps of making a suite."""
-    from pytest_passbench.forge.remake.steps import Recipe
+    from pytest_passbench.forge.remake import Recipe
 
     steps = _steps(args.steps)
     cases = _cases(args.only) if "capture" in steps else []

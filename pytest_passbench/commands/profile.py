@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_passbench.commands.own_model import MODEL_HELP, SPECS, add_inputs, case_of, refuse_inputs, without_logs
 from pytest_passbench.commands.results import warn_if_changed
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import write_text, writing
 from pytest_passbench.core.settings import BASELINES, INDUCTOR, SUITES
 
 if TYPE_CHECKING:
@@ -50,11 +51,9 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(args: argparse.Namespace) -> int:
     """Print the tables, and write the picture and the page if they are asked for."""
-    from pytest_passbench.core.files import write_text
     from pytest_passbench.core.run import plain
     from pytest_passbench.report import terminal
-    from pytest_passbench.report.profile import profile, sentences, tables
-    from pytest_passbench.report.profile_page import page
+    from pytest_passbench.report.profile import page, profile, sentences, tables
 
     _check_name(args.picture, "picture", PICTURES)
     _check_name(args.page, "page", PAGES)
@@ -116,13 +115,11 @@ def _write_picture(view: CompilerProfile, path: Path) -> None:
     """Write the chart of all subgraphs. Raises UserError if the file cannot be written."""
     from pytest_passbench.report.drawing import as_file
     from pytest_passbench.report.pdf import as_pdf
-    from pytest_passbench.report.profile_page import scatter
+    from pytest_passbench.report.profile import scatter
 
     drawing = scatter(view)
-    try:
+    with writing(path, "name another file"):
         if path.suffix == ".pdf":
             path.write_bytes(as_pdf(drawing, PIXELS, INCHES))
         else:
             path.write_text(as_file(drawing, PIXELS, INCHES), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=path, remedy="name another file") from error

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_passbench.core.checks import whole
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import writing
 from pytest_passbench.core.plurals import counted
 
 HELP = """Write the trajectories of passbench agent as Parquet: messages, tool calls, files and rewards. Equal
@@ -55,12 +56,10 @@ def run(args: argparse.Namespace) -> int:
     if not rows:
         raise UserError(f"no row is left of {counted(len(everything), 'trajectory', 'trajectories')}",
                         remedy="ask for less: --min-reward, --right, --honest")  # fmt: skip
-    try:
+    with writing(args.out):
         args.out.parent.mkdir(parents=True, exist_ok=True)
         write = trajectories.write_lines if args.format == "passnet" else trajectories.write_rows
         write(rows, args.out)
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror or error}", where=args.out) from error
     print(f"{args.out}: {counted(len(rows), 'row')} of {counted(len(selection), 'trajectory', 'trajectories')} "
           f"({len(everything)} in the logs)")  # fmt: skip
     return 0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import re
+from argparse import ArgumentTypeError
 from collections.abc import Callable
 
 from pytest_passbench.core.escape import abbreviated
@@ -14,14 +14,10 @@ MAX_COUNT = 4096
 MAX_EXPONENT = 10.0  # with possible speed-ups no slowdown's power underflows then
 
 
-def _wrong(message: str) -> argparse.ArgumentTypeError:
-    return argparse.ArgumentTypeError(message)
-
-
 def tolerance(text: str) -> int:
     """Return t, an integer from -10 to 0."""
     if not re.fullmatch(r"-?[0-9]{1,2}", text) or not -10 <= int(text) <= 0:
-        raise _wrong(f"{abbreviated(text)} is not an integer from -10 to 0")
+        raise ArgumentTypeError(f"{abbreviated(text)} is not an integer from -10 to 0")
     return int(text)
 
 
@@ -30,7 +26,7 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
     def check(text: str) -> int:
         if not re.fullmatch(r"[0-9]{1,12}", text) or not least <= int(text) <= most:
-            raise _wrong(f"{abbreviated(text)} is not an integer from {least} to {most}")
+            raise ArgumentTypeError(f"{abbreviated(text)} is not an integer from {least} to {most}")
         return int(text)
 
     return check
@@ -45,7 +41,7 @@ def share(text: str) -> float:
     """Return a number from 0 to 1."""
     value = _number(text)
     if not 0 <= value <= 1:
-        raise _wrong(f"{abbreviated(text)} is not a number from 0 to 1")
+        raise ArgumentTypeError(f"{abbreviated(text)} is not a number from 0 to 1")
     return value
 
 
@@ -53,7 +49,8 @@ def fraction(text: str) -> float:
     """Return a share of 0 or more and below 1, from "3%" or "0.03"."""
     value = _number(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
     if not 0 <= value < 1:
-        raise _wrong(f"{abbreviated(text)} is not a share of 0 or more and below 1: write it as 3% or 0.03")
+        what = f"{abbreviated(text)} is not a share of 0 or more and below 1"
+        raise ArgumentTypeError(f"{what}: write it as 3% or 0.03")
     return value
 
 
@@ -61,14 +58,14 @@ def allowed_loss(text: str) -> tuple[float, bool]:
     """Return the share of a speed-up that may be lost, and whether an open answer fails: "3%", "3%,strict"."""
     share_text, comma, word = text.partition(",")
     if comma and word.strip() != "strict":
-        raise _wrong(f"{abbreviated(word)} is not strict: write 3%, 0.03 or 3%,strict")
+        raise ArgumentTypeError(f"{abbreviated(word)} is not strict: write 3%, 0.03 or 3%,strict")
     return fraction(share_text.strip()), bool(comma)
 
 
 def seed(text: str) -> str:
     """Return a text of 1 to 64 hexadecimal digits."""
     if re.fullmatch("[0-9a-fA-F]{1,64}", text) is None:
-        raise _wrong(f"{abbreviated(text)} is not a seed: 1 to 64 hexadecimal digits, as a run prints it")
+        raise ArgumentTypeError(f"{abbreviated(text)} is not a seed: 1 to 64 hexadecimal digits, as a run prints it")
     return text
 
 
@@ -76,7 +73,7 @@ def seconds(text: str) -> float:
     """Return a positive, finite number of seconds."""
     value = _number(text)
     if not 0 < value < math.inf:
-        raise _wrong(f"{abbreviated(text)} is not a positive number of seconds")
+        raise ArgumentTypeError(f"{abbreviated(text)} is not a positive number of seconds")
     return value
 
 
@@ -85,8 +82,8 @@ def duration(text: str) -> float:
     unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:], 0.0)
     try:
         return seconds(text[:-1]) * unit if unit else seconds(text)
-    except argparse.ArgumentTypeError:
-        raise _wrong(
+    except ArgumentTypeError:
+        raise ArgumentTypeError(
             f"{abbreviated(text)} is not a duration: write seconds, minutes or hours, as 90, 10m or 1h"
         ) from None
 
@@ -95,7 +92,7 @@ def failure_value(text: str) -> float:
     """Return b, the worth of a failure in the scores."""
     value = _number(text)
     if not is_failure_value(value):
-        raise _wrong(f"{abbreviated(text)} is not a number above 0 and up to 1")
+        raise ArgumentTypeError(f"{abbreviated(text)} is not a number above 0 and up to 1")
     return value
 
 
@@ -111,7 +108,7 @@ def exponent(text: str) -> float:
     """Return p, the extra power of slowdowns in the scores."""
     value = _number(text)
     if not is_exponent(value):
-        raise _wrong(f"{abbreviated(text)} is not a number from 0 to {MAX_EXPONENT:g}")
+        raise ArgumentTypeError(f"{abbreviated(text)} is not a number from 0 to {MAX_EXPONENT:g}")
     return value
 
 
@@ -123,7 +120,7 @@ def is_exponent(p: float) -> bool:
 def device(text: str) -> str:
     """Return a device's name: ``cpu``, ``cuda`` or ``cuda:N``."""
     if not re.fullmatch(r"cpu|cuda(:[0-9]{1,4})?", text):
-        raise _wrong(f"{abbreviated(text)} is not one of cpu, cuda, cuda:N")
+        raise ArgumentTypeError(f"{abbreviated(text)} is not one of cpu, cuda, cuda:N")
     return text
 
 
@@ -131,7 +128,7 @@ def shard(text: str) -> tuple[int, int]:
     """Return i and N from "i/N": the i-th of N parts of the tasks, counted from 1."""
     match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
-        raise _wrong(f"{abbreviated(text)} is not i/N with 1 <= i <= N")
+        raise ArgumentTypeError(f"{abbreviated(text)} is not i/N with 1 <= i <= N")
     return int(match[1]), int(match[2])
 
 
@@ -144,10 +141,10 @@ def _gate(text: str) -> tuple[str, float]:
     name, equals, value = text.partition("=")
     metrics = {metric.lower(): metric for metric in METRICS}
     if not equals or name.strip().lower() not in metrics:
-        raise _wrong(f"{abbreviated(text)} is not NAME=VALUE with NAME one of {', '.join(METRICS)}")
+        raise ArgumentTypeError(f"{abbreviated(text)} is not NAME=VALUE with NAME one of {', '.join(METRICS)}")
     number = _number(value)
     if not 0 <= number < math.inf:
-        raise _wrong(f"{abbreviated(value)} in {abbreviated(text)} is not a number of 0 or more")
+        raise ArgumentTypeError(f"{abbreviated(value)} in {abbreviated(text)} is not a number of 0 or more")
     return metrics[name.strip().lower()], number
 
 
@@ -155,7 +152,7 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise _wrong(f"{abbreviated(text)} is not a number") from None
+        raise ArgumentTypeError(f"{abbreviated(text)} is not a number") from None
 
 
 def one_of(*names: str) -> Callable[[str], str]:
@@ -163,7 +160,7 @@ def one_of(*names: str) -> Callable[[str], str]:
 
     def check(text: str) -> str:
         if text not in names:
-            raise _wrong(f"{abbreviated(text)} is not one of {', '.join(names)}")
+            raise ArgumentTypeError(f"{abbreviated(text)} is not one of {', '.join(names)}")
         return text
 
     return check

@@ -101,19 +101,28 @@ def decode(data: bytes, path: Path) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+@contextmanager
+def writing(path: Path, remedy: str = "") -> Iterator[None]:
+    """Raise UserError, naming the file or folder ``path``, for an OSError within this context."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror or error}", where=path, remedy=remedy) from error
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a file of UTF-8 and its folder. A reader sees the old file or the whole new one. Raises UserError."""
     # Two processes that write the same file must not write the same temporary file.
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
+        with writing(path, "name a folder that you may write to"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text(text, encoding="utf-8")
+            part.replace(path)
+    except UserError:
         with suppress(OSError):
             part.unlink()
-        remedy = "name a folder that you may write to"
-        raise UserError(f"cannot be written: {error.strerror}", where=path, remedy=remedy) from error
+        raise
 
 
 def _unreadable(path: Path, error: OSError | ValueError) -> UserError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import PassReport
 
@@ -48,19 +49,12 @@ def causes(passes: Iterable[PassReport]) -> list[Cause]:
 
     Causes that are as near as each other are in the order of their passes.
     """
-    alike: dict[str, list[PassReport]] = {}
-    for report in passes:
-        if not report.matches:
-            alike.setdefault(report.miss, []).append(report)
-    causes_ = [
-        Cause(
-            text,
-            tuple(pass_report.name for pass_report in reports),
-            max(pass_report.nearness for pass_report in reports),
-        )
+    alike = grouped((report for report in passes if not report.matches), lambda report: report.miss)
+    named = [
+        Cause(text, tuple(report.name for report in reports), max(report.nearness for report in reports))
         for text, reports in alike.items()
     ]
-    return sorted(causes_, key=lambda cause: -cause.nearness)
+    return sorted(named, key=lambda cause: -cause.nearness)
 
 
 def lines(passes: Iterable[PassReport]) -> list[str]:

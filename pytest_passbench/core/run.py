@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pytest_passbench.core.criterion import CRITERIA, Criterion
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import ScoreSettings
 from pytest_passbench.core.typed import Data
@@ -104,10 +105,7 @@ class Run(Data, partial=True):
 
     def by_task(self, candidate: str) -> dict[str, list[Record]]:
         """Return one candidate's records by task, for all of the run's tasks."""
-        groups: dict[str, list[Record]] = {task: [] for task in self.tasks}
-        for record in self.of(candidate):
-            groups.setdefault(record.task, []).append(record)
-        return groups
+        return {task: [] for task in self.tasks} | grouped(self.of(candidate), lambda record: record.task)
 
     def beside(self, baseline: str) -> list[Record]:
         """Return the records that have the baseline: for each subgraph the first candidate's."""

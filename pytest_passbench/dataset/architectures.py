@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.dataset.sources import small, timm, transformers, x_transformers
 from pytest_passbench.forge import sources as tables
 from pytest_passbench.forge.models import ModelCase
@@ -79,10 +80,8 @@ def libraries(names: Collection[str] = (), also: Iterable[Path] = ()) -> dict[st
     def is_left_out(library: str) -> bool:
         return bool(names) and library not in names
 
-    groups: dict[str, list[Architecture]] = {}
-    for path in also:
-        for architecture in from_file(path):
-            groups.setdefault(architecture.library, []).append(architecture)
+    own = (architecture for path in also for architecture in from_file(path))
+    groups = grouped(own, lambda architecture: architecture.library)
     suite: list[tuple[str, str, Cases]] = [
         (source.name, source.license, functools.partial(_with_families, source)) for source in tables.SOURCES
     ]
@@ -128,10 +127,7 @@ def family_of(name: str) -> str:
 
 def _families_in_turn(items: Iterable[Architecture]) -> Iterator[Architecture]:
     """Yield the items so that families take turns."""
-    groups: dict[str, list[Architecture]] = {}
-    for item in items:
-        groups.setdefault(item.family, []).append(item)
-    for batch in itertools.zip_longest(*groups.values()):
+    for batch in itertools.zip_longest(*grouped(items, lambda item: item.family).values()):
         yield from (item for item in batch if item is not None)
 
 

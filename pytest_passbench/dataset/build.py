@@ -1,7 +1,8 @@
 """The build of a data set: one job an architecture, whose rows lie in a file of their own, and shards of all of them.
 
 A build can be stopped and started again. Files that are there are not made anew, and a row keeps its id, which is
-the hash of its text.
+the hash of its text. With the shards, the table of the architectures that were tried holds all of a build. So a build
+can go on from a data set that came without its captures.
 """
 
 from __future__ import annotations
@@ -9,16 +10,20 @@ from __future__ import annotations
 import functools
 import importlib
 import json
-from collections import Counter
+import os
+import shutil
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.files import write_text
+from pytest_passbench.core.files import write_text, writing
 from pytest_passbench.core.progress import ProgressLines
+from pytest_passbench.dataset import shards
 from pytest_passbench.dataset.architectures import Architecture
 from pytest_passbench.dataset.extract import extract
 from pytest_passbench.dataset.on_ray import RayJobs
@@ -43,6 +48,7 @@ Those that are alike follow each other, so twelve were too few: five models of o
 """
 MIN_YIELD = 0.05
 """A library ends if its latest architectures gave fewer new strict forms than so many a CPU second."""
+TABLE = "architectures.parquet"
 
 
 @dataclass(frozen=True)
@@ -108,11 +114,8 @@ def build(
 
     Raises UserError if the folder cannot be written, or holds a file that is no part of a build.
     """
-    try:
+    with writing(settings.out, "name a folder that you may write to: --out=DIR"):
         settings.captures.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=settings.out,
-                        remedy="name a folder that you may write to: --out=DIR") from error  # fmt: skip
     _warm_up()
     state = Progress()
     for case in cases(settings.captures):
@@ -218,3 +221,52 @@ def failures(captures: Path) -> Counter[str]:
         first = (path.read_text(encoding="utf-8").strip().splitlines() or ["no reason"])[0]
         causes[first.partition(":")[0][:60]] += 1
     return causes
+
+
+def write_table(captures: Path, out: Path) -> None:
+    """Write the table of the build in the folder ``captures``: first those that were captured, in their order."""
+    cases = [(path, case, "") for path, case in cases_by_file(captures)]
+    for path in sorted(captures.glob(f"*{FAILED}")):
+        name = path.stem.replace("__", "/", 1)
+        cases.append((path, CaseRows(name, name.partition("/")[0], "", 0), path.read_text(encoding="utf-8")))
+    pyarrow = shards.arrow()
+    table = pyarrow.Table.from_pylist([
+        {"file": path.stem, "architecture": case.architecture, "library": case.library, "family": case.family,
+         "position": case.position, "seconds": case.seconds, "graphs": case.ids,
+         "refused": json.dumps(case.refused, sort_keys=True), "failure": failure}
+        for path, case, failure in cases
+    ])  # fmt: skip
+    pyarrow.parquet.write_table(table, out / TABLE, compression="zstd", compression_level=12)
+
+
+def restore_captures(out: Path, captures: Path) -> int:
+    """Write the captures of a data set that has none, from its table and its shards. Return how many there are.
+
+    Return 0 if the captures are there, or no table is. Raises UserError if a file is not that of a data set.
+    """
+    if captures.exists() or not (out / TABLE).exists():
+        return 0
+    pyarrow, rows = shards.arrow(), defaultdict[str, list[GraphRow]](list)
+    try:
+        records = pyarrow.parquet.read_table(out / TABLE).to_pylist()
+        files = [(record["file"], record["failure"], _case(record)) for record in records]
+    except (OSError, pyarrow.ArrowException, KeyError, TypeError, ValueError) as error:
+        raise UserError("is no table of architectures", where=out / TABLE,
+                        remedy="remove it: the build then begins anew") from error  # fmt: skip
+    for row in shards.read(out):
+        rows[row.architecture].append(row)
+    part = captures.with_name(f"{captures.name}.part")  # a build that finds captures takes them for all there are
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    for place, (name, failure, case) in enumerate(files):
+        path = part / f"{name}{FAILED if failure else '.json'}"
+        case.rows = rows[case.architecture]
+        write_text(path, failure or json.dumps(asdict(case)))
+        os.utime(path, ns=(place, place))  # a build reads its captures in the order of their times
+    part.rename(captures)
+    return len(files)
+
+
+def _case(record: dict[str, Any]) -> CaseRows:
+    plain = {name: record[name] for name in ("architecture", "library", "family", "position", "seconds")}
+    return CaseRows(**plain, ids=list(record["graphs"]), refused=json.loads(record["refused"]))

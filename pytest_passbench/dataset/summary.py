@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,10 +15,18 @@ from pytest_passbench.core.files import write_text
 from pytest_passbench.dataset.build import cases, failures
 from pytest_passbench.dataset.names import KINDS, SPLITS
 from pytest_passbench.dataset.rows import GraphRow
+from pytest_passbench.report.drawing import GRID, INK, PALETTE, SOFT, Drawing, Inset, Label, Line, Mark, Shape
 
 FILE = "summary.json"
 POINTS = 40
 """About how many points of the curve are kept."""
+CURVE_FILE = "curve.svg"
+PIXELS, INCHES = 640.0, 6.4
+"""The picture's width, in pixels of the drawing and in inches."""
+PLOT_PIXELS, LEGEND_PIXELS, TOP = 260.0, 18.0, 62.0
+MOST_TICKS = 6
+STYLES = (("by their text", PALETTE[0], "circle"), ("by the strict form", PALETTE[1], "square"))
+"""What each line counts, its colour, and the mark at its end."""
 
 
 @dataclass(frozen=True)
@@ -204,8 +213,6 @@ Each row names its library and that library's licence. The graphs are traces of 
 
 Cite pytest-passbench with its version, and the libraries that your rows come from.
 """
-
-
 OPERATORS = ("| operator | graphs | share |", "| --- | --- | --- |")
 LISTED_OPERATORS = 20
 LICENSES = ("| library | version | licence | architectures | graphs |", "| --- | --- | --- | --- | --- |")
@@ -233,3 +240,46 @@ def card(summary: Summary) -> str:
         operators="\n".join([*OPERATORS, *operators]),
         licenses="\n".join([*LICENSES, *licenses]),
     )
+
+
+def chart(points: Sequence[CurvePoint]) -> Drawing:
+    """Return the chart of the graphs by their text and by the strict form, against CPU hours."""
+    hours = max((point.seconds for point in points), default=0.0) / 3600 or 1.0
+    most = max((point.graphs for point in points), default=0) or 1
+    bottom = TOP + PLOT_PIXELS
+    lines: list[Shape] = []
+    for (_name, colour, shape), counts in zip(STYLES, ([p.graphs for p in points], [p.forms for p in points]),
+                                              strict=True):  # fmt: skip
+        places = [(0.0, bottom)]
+        places += [
+            (point.seconds / 3600 / hours, bottom - PLOT_PIXELS * count / most)
+            for point, count in zip(points, counts, strict=True)
+        ]
+        lines += [Line(tuple(places), colour, 2.0), Mark(*places[-1], shape, colour, 4.4)]
+    shapes = (*_legend(), *_axes(hours, most, bottom), *lines)
+    return Drawing(shapes, bottom + 44.0, "plain", "Unique graphs of the data set by CPU hours")
+
+
+def _legend() -> Iterator[Inset]:
+    for index, (name, colour, shape) in enumerate(STYLES):
+        entry = (Mark(6, 9, shape, colour, 4.4), Label(18, 13, f"unique graphs {name}", INK, "start"))
+        yield Inset(0.0, LEGEND_PIXELS * index, entry)
+
+
+def _axes(hours: float, most: float, bottom: float) -> Iterator[Shape]:
+    for tick in ticks(most):
+        y = bottom - PLOT_PIXELS * tick / most
+        yield Line(((0.0, y), (1.0, y)), GRID)
+        yield Label(0.0, y + 4.0, f"{tick:,g}", SOFT, "end", -6.0)
+    for tick in ticks(hours):
+        x = tick / hours
+        yield Line(((x, bottom), (x, bottom + 5.0)), GRID)
+        yield Label(x, bottom + 18.0, f"{tick:g}")
+    yield Label(0.5, bottom + 38.0, "CPU hours")
+
+
+def ticks(most: float) -> list[float]:
+    """Return at most :data:`MOST_TICKS` + 1 round numbers from 0 to ``most``, which is positive."""
+    decade = 10.0 ** math.floor(math.log10(most / MOST_TICKS))
+    step = next(decade * factor for factor in (1, 2, 5, 10) if most / (decade * factor) <= MOST_TICKS)
+    return [float(f"{step * n:.12g}") for n in itertools.takewhile(lambda n: step * n <= most, itertools.count())]

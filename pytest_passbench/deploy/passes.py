@@ -23,8 +23,7 @@ from pytest_passbench.reader import launches
 from pytest_passbench.reader.importing import load_passes
 from pytest_passbench.reader.local import LocalKernels, as_passes, local_regions
 from pytest_passbench.reader.main import record
-from pytest_passbench.rewrite.errors import PassError
-from pytest_passbench.rewrite.passes import AnyPass, Kernel, LeftToEager
+from pytest_passbench.rewrite.passes import AnyPass, Kernel, LeftToEager, PassError
 from pytest_passbench.runner.engine import Engine
 from pytest_passbench.runner.plan_runtime import WrongArgument
 from pytest_passbench.runner.replay import cpp_function, replay

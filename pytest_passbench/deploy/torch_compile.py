@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule
+from tabulate import tabulate
+from torch.autograd import forward_ad
+from torch.fx import Graph, GraphModule, Node
 
-from pytest_passbench.deploy.gradients import needs_gradients
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.deploy.passes import DeployedPasses, open_directory
-from pytest_passbench.deploy.report import AppliedGraph, DeploymentReport
 from pytest_passbench.deploy.sizes import SizedGraph, with_numbers
 from pytest_passbench.rewrite.apply import apply_passes
-from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.meta import copied, forget_values, storages
 from pytest_passbench.rewrite.opaque import opaque, with_strides
-from pytest_passbench.rewrite.passes import Kernel
+from pytest_passbench.rewrite.passes import Kernel, PassError
 from pytest_passbench.runner.plan_runtime import WrongArgument
 
 GraphFunction = Callable[..., Any]
@@ -27,6 +28,52 @@ _UNFIT = (WrongArgument, AssertionError)  # of a plan; torch's check of a layout
 _SHARED = "an input that it changes shares memory with another"
 _NO_GRAD = "(call the model in torch.no_grad())"
 MAX_SIZES = 8  # of a graph with dynamic shapes, each of which has its passes applied anew
+# torch.func's levels, under which a tensor has no memory of its own.
+_LEVELS = frozenset({"_grad_increment_nesting", "_jvp_increment_nesting", "_enter_dual_level", "_make_dual"})
+_SWITCHES = frozenset({torch._C._set_grad_enabled, torch.set_grad_enabled})
+
+
+@dataclass
+class AppliedGraph:
+    """A graph that ``torch.compile`` handed over.
+
+    ``operators`` are the names of its operators, ``covered`` those that kernels replace. ``matches`` has the number
+    of matches by pass. ``notes`` say what was left to eager, and why.
+    """
+
+    operators: list[str] = field(default_factory=list)
+    covered: list[str] = field(default_factory=list)
+    matches: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class DeploymentReport:
+    """The graphs of a program in the order in which they were compiled. Its text is a table for a terminal."""
+
+    graphs: list[AppliedGraph] = field(default_factory=list)
+
+    @property
+    def matches(self) -> Counter[str]:
+        """The number of matches by pass, over all graphs."""
+        return sum((Counter(graph.matches) for graph in self.graphs), Counter())
+
+    @property
+    def left(self) -> Counter[str]:
+        """The operators that no kernel replaces, with the number of their calls."""
+        return sum((Counter(graph.operators) - Counter(graph.covered) for graph in self.graphs), Counter())
+
+    def __str__(self) -> str:
+        operators = sum(len(graph.operators) for graph in self.graphs)
+        covered = sum(len(graph.covered) for graph in self.graphs)
+        lines = [f"{counted(len(self.graphs), 'graph')}; kernels replace {covered} of {operators} operators"]
+        if self.matches:
+            lines.append(tabulate(self.matches.most_common(), headers=["pass", "matches"]))
+        if self.left:
+            calls = ", ".join(f"{name} ({count})" for name, count in self.left.most_common(10))
+            lines.append(f"left to eager: {calls}")
+        lines += dict.fromkeys(note for graph in self.graphs for note in graph.notes)
+        return "\n".join(lines)
 
 
 class PassWarning(UserWarning):
@@ -221,7 +268,6 @@ class InductorPass(_Deployment):
     It has no ``uuid``: a graph from TorchInductor's cache would call operators that only this process has.
     """
 
-
     def __call__(self, graph: Graph) -> None:
         """Apply the passes to a graph in place.
 
@@ -246,6 +292,7 @@ class InductorPass(_Deployment):
             _warn(record, f"a graph is left to TorchInductor: {_SHARED}")
         elif record.matches:
             _replace(graph, opaque(module).graph)
+
 
 def _sample(value: torch.Tensor) -> torch.Tensor:
     """Return a tensor with data in the form of one without: random numbers, or zeros for integers and bools."""
@@ -273,3 +320,37 @@ def backend(candidate: str | Path, *, task: str | None = None) -> PassBackend:
 def inductor_pass(candidate: str | Path, *, task: str | None = None) -> InductorPass:
     """Return a value for ``torch._inductor.config.pre_grad_custom_pass``. Raises as :class:`PassBackend` does."""
     return InductorPass(candidate, task=task)
+
+
+def needs_gradients(graph: GraphModule, inputs: Sequence[Any]) -> bool:
+    """Return True if a graph's call on these inputs may record gradients, or computes derivatives itself.
+
+    It does if gradients are on, or a call of the graph switches them on, and a tensor needs one; if it is called
+    within a level of forward-mode differentiation; and if it has a level of torch.func or a call of torch.autograd.
+    """
+    nodes = list(_calls(graph))
+    if forward_ad._current_level >= 0 or any(_differentiates(node) for node in nodes):
+        return True
+    switched_on = any(node.target in _SWITCHES and node.args[:1] != (False,) for node in nodes)
+    tensors = (*inputs, *graph.parameters(), *graph.buffers())
+    leaves = any(map(_makes_leaf, nodes))
+    requires_grad = leaves or any(getattr(value, "requires_grad", False) for value in tensors)
+    return requires_grad and (switched_on or torch.is_grad_enabled())
+
+
+def _calls(graph: GraphModule) -> Iterator[Node]:
+    """Yield the calls in a graph and in those within it."""
+    for module in graph.modules():
+        if isinstance(module, GraphModule):
+            yield from (node for node in module.graph.nodes if node.op in ("call_function", "call_method"))
+
+
+def _differentiates(node: Node) -> bool:
+    name, module = getattr(node.target, "__name__", ""), str(getattr(node.target, "__module__", ""))
+    return name in _LEVELS or (module == "torch.autograd" and name in ("grad", "backward"))
+
+
+def _makes_leaf(node: Node) -> bool:
+    """Return True if a call makes a tensor that needs a gradient."""
+    sets = node.target == "requires_grad_" and False not in (*node.args[1:2], *node.kwargs.values())
+    return sets or bool(node.kwargs.get("requires_grad"))

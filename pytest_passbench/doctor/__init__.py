@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_passbench.doctor import busy, isolation, processor
+from pytest_passbench.doctor import checks
 from pytest_passbench.doctor.machine import Check, MachineProbe
 
 __all__ = ["Check", "MachineProbe", "summary", "text"]
 
 _CHECKS = (
-    processor.governor, processor.turbo, processor.siblings, processor.power,
-    busy.load, busy.busy, busy.quota, busy.steal,
-    busy.gpu,
-    isolation.bubblewrap, isolation.user_namespaces, isolation.memory_reading,
+    checks.governor, checks.turbo, checks.siblings, checks.power,
+    checks.load, checks.busy, checks.quota, checks.steal,
+    checks.gpu,
+    checks.bubblewrap, checks.user_namespaces, checks.memory_reading,
 )  # fmt: skip
 
 
@@ -25,10 +25,10 @@ def summary(machine: MachineProbe | None = None) -> list[Check]:
     return [result for check in _CHECKS if (result := check(where)) is not None]
 
 
-def text(checks: Iterable[Check]) -> str:
+def text(findings: Iterable[Check]) -> str:
     """Return one line per check, and its remedy below each check that needs one."""
     lines = []
-    for check in checks:
+    for check in findings:
         lines.append(f"{check.level:8} {check.name:16} {check.found}")
         if check.remedy and check.level in ("warning", "problem"):
             lines.append(f"{'':8} {'':16} -> {check.remedy}")

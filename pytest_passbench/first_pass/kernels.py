@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch.fx import Node
 
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.first_pass.columns import Column
 from pytest_passbench.first_pass.parts import Part
 from pytest_passbench.first_pass.values import TensorForm
@@ -55,10 +56,7 @@ def _grouped(
         if len(columns) == 1:
             raise
     while True:
-        groups: dict[Any, list[Column]] = {}
-        for column in columns:
-            groups.setdefault(keys[0](column), []).append(column)
-        keys = keys[1:]
+        groups, keys = grouped(columns, keys[0]), keys[1:]
         if len(groups) > 1:
             return [item for group in groups.values() for item in _grouped(group, build, keys)]
 

@@ -12,6 +12,7 @@ from torch.fx import Node
 
 from pytest_passbench.candidate.layout import MANIFEST, read_manifest
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import writing
 from pytest_passbench.core.task import Task
 from pytest_passbench.first_pass.choose import Choice, RequestedRun, choices
 from pytest_passbench.first_pass.columns import columns
@@ -114,10 +115,8 @@ def write(first_draft: Draft, folder: Path, force: bool) -> list[Path]:
     manifest = folder / MANIFEST
     stems = read_manifest(manifest) if manifest.exists() else []
     listed = json.dumps([*stems, *(stem for stem in first_draft.matched if stem not in stems)]) + "\n"
-    try:
+    with writing(folder, "name another folder"):
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in zip([*paths, manifest], [*first_draft.files.values(), listed], strict=True):
             path.write_text(text)
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=folder, remedy="name another folder") from None
     return [*paths, manifest]

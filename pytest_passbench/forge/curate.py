@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
+from pytest_passbench.core.files import writing
 from pytest_passbench.core.task import Task, TaskHeader
 from pytest_passbench.forge.corpus import Corpus
 from pytest_passbench.forge.decompose import calls, cut
@@ -172,14 +172,11 @@ def write_tasks(tasks: Iterable[Task], out: Path, layout: str = "task") -> list[
     for task in tasks:
         folder = out / ("train" if "train" in task.header.tags else task.header.modality)
         path = folder / (task.id if layout == "published" else f"{task.id}.task.yaml")
-        try:
+        with writing(path, "name a folder that you may write to: --out=DIR"):
             if layout == "published":
                 write_sample(task, path)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_task(task, path)
-        except OSError as error:
-            raise UserError(f"cannot be written: {error.strerror}", where=path,
-                            remedy="name a folder that you may write to: --out=DIR") from error  # fmt: skip
         paths.append(path)
     return paths

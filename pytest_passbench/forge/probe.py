@@ -1,12 +1,15 @@
 """A subgraph run by eager, for the curation rules: its values, whether its outputs notice a wrong one, and its time.
 
+Null answers, which need no computation, are compared with its outputs.
 Eager's time is for the selection of subgraphs only. It is no careful measurement.
 """
 
 from __future__ import annotations
 
+import bisect
+import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,15 +17,16 @@ from typing import Any
 import torch
 from torch import fx
 
+from pytest_passbench.core.ladder import LADDER, NEVER, tolerances
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.forge.clean import functional
-from pytest_passbench.forge.null_answers import null_from, passes
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.instantiate import example_inputs
 
+Tensors = Sequence[torch.Tensor]
+SAMPLED_ELEMENTS = 1 << 14
 NOTICING_T = -5
 """The t at which a wrong value must be noticed: that of the default tolerance of ``torch.testing``."""
-
 MIN_SECONDS, MAX_SECONDS = 5e-6, 50e-3
 """Bounds of the eager time of a subgraph of the suite by the judge's clock, on one thread."""
 MAX_EXCESS_SECONDS = 1e-6
@@ -31,8 +35,63 @@ MAX_EXCESS_SECONDS = 1e-6
 Of 39 subgraphs that took 2.1 to 4.9 us by the judge's clock, none read more than 5.5 us.
 """
 MAX_CALLS, TIMING_SECONDS = 50, 0.05
-
 Values = dict[fx.Node, Any]
+
+
+def passes(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
+    """Return True if ``answer`` is close to ``expected`` at ``t``, by the tolerances of its dtype. NaNs are equal.
+
+    A sample of the elements is compared first, which finds most failures.
+    """
+    return _close(_sample(answer), _sample(expected), t) and _close(answer, expected, t)
+
+
+def _sample(values: torch.Tensor) -> torch.Tensor:
+    return values.reshape(-1)[:: max(1, values.numel() // SAMPLED_ELEMENTS)]
+
+
+def _close(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
+    if not (expected.dtype.is_floating_point or expected.dtype.is_complex):
+        return bool(torch.equal(answer, expected))
+    rtol, atol = tolerances(str(expected.dtype), t)
+    wide = torch.complex128 if expected.dtype.is_complex else torch.float64
+    return bool(torch.allclose(answer.to(wide), expected.to(wide), rtol=rtol, atol=atol, equal_nan=True))
+
+
+def null_answers(expected: torch.Tensor, inputs: Tensors, stale: torch.Tensor | None) -> Iterator[torch.Tensor]:
+    """Yield zeros, ones, the mean, every input of the right shape, and another call's output."""
+    yield torch.zeros_like(expected)
+    yield torch.ones_like(expected)
+    if expected.is_floating_point() and expected.numel():
+        yield torch.full_like(expected, float(expected.double().mean()))
+    for value in inputs:
+        if value.shape == expected.shape:
+            yield value.to(expected.dtype)
+    if stale is not None and stale.shape == expected.shape:
+        yield stale
+
+
+def null_from(expected: Tensors, inputs: Tensors, stale: Tensors | None = None) -> int:
+    """Return the smallest t at which null answers pass on every output of a subgraph, or ``NEVER``."""
+    worst = LADDER[0] - 1
+    for index, output in enumerate(expected):
+        before = stale[index] if stale is not None else None
+        worst = max(worst, least(null_answers(output, inputs, before), output))
+    return worst
+
+
+def least(answers: Iterable[torch.Tensor], expected: torch.Tensor) -> int:
+    """Return the smallest t of the ladder at which one of the answers passes, or ``NEVER``.
+
+    An answer that passes at t passes at every t above. A sample's smallest t is sought by halves, and is a lower
+    bound of that of all elements. Each answer is compared only below the smallest t so far.
+    """
+    level, part = LADDER[-1] + 1, _sample(expected)
+    for answer in answers:
+        below = range(LADDER[0], level)
+        start = bisect.bisect_left(below, True, key=functools.partial(_close, _sample(answer), part))
+        level = next((t for t in below[start:] if _close(answer, expected, t)), level)
+    return level if level in LADDER else NEVER
 
 
 @dataclass

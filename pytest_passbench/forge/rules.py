@@ -1,4 +1,7 @@
-"""The curation rules, one function each: they take a probe and yield complaints."""
+"""The curation rules, one function each: they take a probe and yield complaints.
+
+The last one is about computation that is thrown away: values of which the rest of the graph reads only a part.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,19 @@ from pytest_passbench.core.float64_errors import ReferenceOutput, references
 from pytest_passbench.core.null_answers import inputs_left_out, mostly_nan
 from pytest_passbench.forge.clean import is_inplace
 from pytest_passbench.forge.input_records import is_degenerate
+from pytest_passbench.forge.normal_form import COPIES, EXPANDS, ORDERS, RESHAPES
 from pytest_passbench.forge.probe import NOTICING_T, Probe, same, unnoticed
-from pytest_passbench.forge.unused_values import thrown_away
 from pytest_passbench.forge.variants import MAX_GUARD, flat_clamps, idle_activations
+from pytest_passbench.rewrite.normalise import canonical
 from pytest_passbench.runner.program import in_float64
 from pytest_passbench.suite.batching import is_batching
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.opnames import is_metadata, op_name, operator_sequence
 
 FAR_OFF = 64  # times eager's greatest error; 2 are allowed, and rounding adds a few
-
 Tensors = Sequence[torch.Tensor]
 Graph = Callable[..., Tensors]
-
 Rule = Callable[[Probe], Iterator[str]]
-
 OTHER_SEED = 3
 """The seed of an input's other values."""
 MIN_NULL_FROM = -2
@@ -37,6 +38,11 @@ IDENTITIES = {
     "squeeze", "roll",
 }  # fmt: skip
 """Operators that may change nothing: by definition in eval mode, or at this subgraph's shapes and dtypes."""
+CUTS = {"getitem", "select", "narrow", "split", "chunk", "unbind", "tensor_split", "split_with_sizes"}
+MOVES = CUTS | RESHAPES | ORDERS | EXPANDS | COPIES
+"""Operators that move elements without reading their values."""
+MIN_USED = 0.5
+"""The smallest share of a computed value that the rest of the graph must read."""
 
 
 def degenerate_inputs(probe: Probe) -> Iterator[str]:
@@ -166,14 +172,6 @@ def _run(module: Graph, inputs: Tensors) -> list[torch.Tensor]:
         return list(module(*(value.clone() for value in inputs)))
 
 
-WHOLE: tuple[Rule, ...] = (
-    right_header, degenerate_inputs, finite, nan_outputs, constant_outputs, deterministic, null_answers,
-    left_out_inputs, dead_operators,
-)  # fmt: skip
-PARTS: tuple[Rule, ...] = (removable, idle_inputs, flat_clamps, idle_activations, thrown_away)
-"""Rules that run parts of a graph. No part of a graph with a level of ``torch.vmap`` can run alone."""
-
-
 def complaints(probe: Probe) -> list[str]:
     """Return the complaints of all rules about one subgraph; if it does not run, that is the only complaint."""
     batched = any(map(is_batching, probe.module.graph.nodes))
@@ -206,3 +204,80 @@ def stand_ins(node: fx.Node, values: dict[fx.Node, Any]) -> Iterator[torch.Tenso
 
 def _bits(value: torch.Tensor) -> torch.Tensor:
     return torch.nan_to_num(value) if value.is_floating_point() else value
+
+
+def thrown_away(probe: Probe) -> Iterator[str]:
+    """Yield operators most of whose result nothing reads, since leaving them out is no work of a compiler."""
+    for node in probe.pure.graph.nodes:
+        if node.op not in ("call_function", "call_method") or is_metadata(node) or canonical(node).op in MOVES:
+            continue
+        value = probe.values[node]
+        if (
+            not isinstance(value, torch.Tensor)
+            or not value.numel()
+            or not all(_takes_part(user, node) for user in node.users)
+        ):
+            continue
+        places = torch.arange(value.numel()).reshape(value.shape)
+        read = torch.zeros(value.numel(), dtype=torch.bool)
+        for part in _read(probe, node, places):
+            read[part.reshape(-1)] = True
+        share = float(read.double().mean())
+        if share < MIN_USED:
+            yield f"only {share:.0%} of {node.name} ({canonical(node).op}) is used"
+
+
+def _moves(user: fx.Node, node: fx.Node) -> bool:
+    """Return True if ``user`` moves elements of ``node``, rather than use them as an index or compute with them."""
+    call = canonical(user)
+    return call.op in MOVES and call.args.get("input") is node
+
+
+def _takes_part(user: fx.Node, node: fx.Node) -> bool:
+    """Return True if ``user`` may read only some elements of ``node``."""
+    return user.op in ("call_function", "call_method") and (_moves(user, node) or _stride(user) > 1)
+
+
+def _stride(user: fx.Node) -> int:
+    """Return the stride of a convolution; 1 for any other operator."""
+    call = canonical(user)
+    stride = call.get("stride")
+    if not call.op.startswith("conv") or "transpose" in call.op or stride is None:
+        return 1
+    return min(stride) if isinstance(stride, tuple | list) else int(stride)
+
+
+def _read(probe: Probe, node: fx.Node, places: Any) -> Iterator[torch.Tensor]:
+    """Yield the places of a value that its users read; operators of MOVES are followed to what reads their result."""
+    for user in node.users:
+        if user.op == "output":
+            yield places
+        elif _moves(user, node):
+            yield from _read(probe, user, _moved(probe, user, node, places))
+        else:
+            yield _convolved(probe, user, node, places)
+
+
+def _moved(probe: Probe, user: fx.Node, node: fx.Node, places: Any) -> Any:
+    interpreter = fx.Interpreter(probe.pure, garbage_collect_values=False)
+    interpreter.env = {**probe.values, node: places}
+    return interpreter.run_node(user)
+
+
+def _convolved(probe: Probe, user: fx.Node, node: fx.Node, places: torch.Tensor) -> torch.Tensor:
+    """Return the places that a convolution of 1 x 1 elements with a stride reads; all of them for other operators."""
+    step, call = _stride(user), canonical(user)
+    if step == 1 or call.args.get("input") is not node:
+        return places
+    weight = probe.values[call.args["weight"]]
+    if any(size != 1 for size in weight.shape[2:]):
+        return places
+    return places[(..., *(slice(None, None, step) for _ in weight.shape[2:]))]
+
+
+WHOLE: tuple[Rule, ...] = (
+    right_header, degenerate_inputs, finite, nan_outputs, constant_outputs, deterministic, null_answers,
+    left_out_inputs, dead_operators,
+)  # fmt: skip
+PARTS: tuple[Rule, ...] = (removable, idle_inputs, flat_clamps, idle_activations, thrown_away)
+"""Rules that run parts of a graph. No part of a graph with a level of ``torch.vmap`` can run alone."""

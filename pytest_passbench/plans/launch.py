@@ -113,6 +113,8 @@ class Request(Data):
             return (result,)
         fits = isinstance(result, (tuple, list)) and len(result) == self.outputs
         return tuple(result) if fits else None
+
+
 @dataclass(frozen=True)
 class Operand(Data, tag="operand"):
     """A tensor that a step works on: a form, ``offset`` bytes into an argument, a buffer or a table."""

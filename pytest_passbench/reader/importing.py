@@ -23,7 +23,7 @@ from typing import Any, cast
 from pytest_passbench.reader import registrations
 from pytest_passbench.reader.registrations import Registration
 from pytest_passbench.reader.trace import as_function
-from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.passes import PassError
 
 PACKAGE = "pass_dir"
 REGISTER = "register_replacement"
@@ -45,8 +45,6 @@ class LoadedPass:
     file: Path
 
 
-
-
 @dataclass(frozen=True, eq=False)
 class LoadedRegionPass:
     """A loaded region pass. ``supported`` says of a node whether the pass takes it."""
@@ -56,8 +54,6 @@ class LoadedRegionPass:
     replacement_func: Callable[[], Callable[..., Any]]
     wrapper: Callable[..., Any]
     file: Path
-
-
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +73,6 @@ class LoadedInductorPass:
         return self.wrapper
 
 
-
-
 AnyLoaded = LoadedPass | LoadedRegionPass | LoadedInductorPass
 
 
@@ -91,7 +85,6 @@ class _SourceOnlyLoader(importlib.machinery.SourceFileLoader):
             warnings.simplefilter("ignore")  # such as invalid escapes: they are the author's matter
             code: CodeType = self.source_to_code(self.get_data(path), path)
         return code
-
 
 
 class _Same(importlib.abc.Loader):

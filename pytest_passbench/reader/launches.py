@@ -1,4 +1,8 @@
-"""Stand-ins for ``kernels.cpp`` and Triton's launchers. They record a launch instead of making it."""
+"""Stand-ins for ``kernels.cpp`` and Triton's launchers. They record a launch instead of making it.
+
+A launch plan has no steps for streams and graphs of ``torch.cuda``. A module may make them while it is imported.
+Using one raises Rejected. Synchronising and choosing a device do nothing here.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -17,13 +21,65 @@ from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.rejected import plan_refused
 from pytest_passbench.kernels import cpp, signatures
 from pytest_passbench.plans.launch import CppKernel, Launch, TritonKernel, TritonLaunch, TritonType, Tuned
-from pytest_passbench.reader import streams
 from pytest_passbench.reader.importing import PACKAGE
 from pytest_passbench.reader.recording import Recording
 from pytest_passbench.reader.triton_reference import reference_of
 
 #: The recordings that are active in this process: one while a wrapper runs, none otherwise.
 _current: list[Recording] = []
+
+
+class _Unused:
+    """An object that can be made but not used: reading an attribute raises Rejected."""
+
+    rule, what = "streams", "uses streams"
+
+    def __init__(self, *_arguments: Any, **_options: Any) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise plan_refused(self.rule, self.what)
+
+
+class _GraphStandIn(_Unused):
+    rule, what = "graphs", "uses CUDA graphs"
+
+
+def _refusing(rule: str, what: str) -> Callable[..., NoReturn]:
+    def refuse(*_arguments: Any, **_options: Any) -> NoReturn:
+        raise plan_refused(rule, what)
+
+    return refuse
+
+
+def _nothing(*_arguments: Any, **_options: Any) -> None:
+    return None
+
+
+class _Here(contextlib.nullcontext[None]):
+    """The stand-in for ``torch.cuda.device(...)``. It does nothing, because a request has one device."""
+
+    def __init__(self, *_arguments: Any, **_options: Any) -> None:
+        super().__init__()
+
+
+def _install_streams() -> None:
+    """Put the stand-ins into ``torch.cuda``."""
+    streams, graphs = _refusing("streams", _Unused.what), _refusing("graphs", _GraphStandIn.what)
+    replaced: dict[str, Any] = {
+        "Stream": _Unused,
+        "ExternalStream": _Unused,
+        "Event": _Unused,
+        "CUDAGraph": _GraphStandIn,
+        **dict.fromkeys(("stream", "current_stream", "default_stream", "set_stream"), streams),
+        **dict.fromkeys(("graph", "make_graphed_callables", "graph_pool_handle"), graphs),
+        **dict.fromkeys(("synchronize", "set_device"), _nothing),
+        **dict.fromkeys(("device", "device_of"), _Here),
+    }
+    for name, value in replaced.items():
+        setattr(torch.cuda, name, value)
 
 
 @contextlib.contextmanager
@@ -41,9 +97,6 @@ def current() -> Recording:
     if not _current:
         raise RuntimeError("a kernel was launched outside of its wrapper; no kernel can run while passes are read")
     return _current[-1]
-
-
-# -- C++ --------------------------------------------------------------------------------------------------------
 
 
 class RecordedLibrary:
@@ -128,9 +181,6 @@ def load_library(source: str, *, flags: tuple[str, ...] = (), openmp: bool = Fal
     library = RecordedLibrary(source, tuple(flags), bool(openmp), loaded)
     libraries.append(library)
     return library
-
-
-# -- Triton -----------------------------------------------------------------------------------------------------
 
 
 def _triton_value(recording: Recording, value: Any, where: str) -> Any:
@@ -228,7 +278,7 @@ def install(folder: Path) -> None:
     """Put the stand-ins in place. Call it before anything of the candidate is imported."""
     cpp.load = load_library  # type: ignore[assignment]
     torch.compile = _no_compile
-    streams.install()
+    _install_streams()
     try:
         from triton.runtime import autotuner, jit
     except ImportError:

@@ -14,8 +14,7 @@ from pytest_passbench.plans.values import decode
 from pytest_passbench.reader.importing import AnyLoaded
 from pytest_passbench.reader.main import pass_as_data
 from pytest_passbench.reader.regions import regions
-from pytest_passbench.rewrite.errors import PassError
-from pytest_passbench.rewrite.passes import AnyPass, Kernel, passes_of
+from pytest_passbench.rewrite.passes import AnyPass, Kernel, PassError, passes_of
 from pytest_passbench.rewrite.splice import identifier
 
 

@@ -39,7 +39,7 @@ from pytest_passbench.reader.importing import (
 from pytest_passbench.reader.recording import Recording, culprit
 from pytest_passbench.reader.regions import regions
 from pytest_passbench.reader.trace import parameters, trace
-from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.passes import PassError
 from pytest_passbench.walls import harden, seccomp
 
 _MAX_PADDING_BYTES = 1 << 22  # between the addresses of two recordings

@@ -254,7 +254,6 @@ class Recording(TorchDispatchMode):
         return self.constant(value, "operator")
 
 
-
 def _on_meta(args: Any, kwargs: Any) -> bool:
     """Return True if a call gives tensors on the meta device, and gets no others."""
     device = kwargs.get("device")

@@ -16,7 +16,7 @@ import torch
 
 from pytest_passbench.plans.graphs import Traced
 from pytest_passbench.rewrite.decomposed import traced_operators
-from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.passes import PassError
 
 MATCHER = "torch._inductor.pattern_matcher"
 

@@ -13,8 +13,8 @@ from torch.fx import Graph, GraphModule, Node, Proxy, Tracer
 from torch.overrides import TorchFunctionMode
 
 from pytest_passbench.plans.graphs import Traced
-from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.meta import metadata_nodes
+from pytest_passbench.rewrite.passes import PassError
 
 #: Checks of torch's, which have no value. They refuse a symbol.
 _CHECKS = (

@@ -17,8 +17,8 @@ from pytest_passbench.core.record import HARNESS_FAIL, RAN, ArmResult, FurtherSi
 from pytest_passbench.core.run import Run
 from pytest_passbench.report.charts import EAGER, Curve
 from pytest_passbench.score import board, es, possible
-from pytest_passbench.score.classes import CLASSES
 from pytest_passbench.score.interval import Interval, combined, digits, quotient
+from pytest_passbench.score.possible import CLASSES
 from pytest_passbench.score.subgraph import ACCURACY, NOT_JUDGED, Judged, from_record
 
 NOT_MEASURED = "not measured"

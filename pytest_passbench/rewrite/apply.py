@@ -13,11 +13,10 @@ from torch.fx.node import map_arg
 from pytest_passbench.core.record import PassReport
 from pytest_passbench.rewrite.decomposed import decomposed
 from pytest_passbench.rewrite.effects import thread_inplace
-from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.match import Match, Search, Target, explain, nearness
 from pytest_passbench.rewrite.meta import call, evaluate, fold_metadata, metadata_nodes, record_values, value_of
 from pytest_passbench.rewrite.operators import added_name, covered_names, is_work, operator_names
-from pytest_passbench.rewrite.passes import AnyPass, Kernels, Pass
+from pytest_passbench.rewrite.passes import AnyPass, Kernels, Pass, PassError
 from pytest_passbench.rewrite.pattern import Pattern, prepare
 from pytest_passbench.rewrite.regions import replace_regions
 from pytest_passbench.rewrite.splice import Splice

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.meta import storages
+from pytest_passbench.rewrite.passes import PassError
 
 _LIBRARY = torch.library.Library("passbench_runtime", "DEF")
 _COUNT = itertools.count()

@@ -11,9 +11,19 @@ from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.plans.graphs import Traced, from_data
 from pytest_passbench.plans.launch import Request
 from pytest_passbench.rewrite.effects import thread_inplace
-from pytest_passbench.rewrite.errors import PassError
 
 Kernel = Callable[..., Any]
+
+
+class PassError(Exception):
+    """A pass that cannot be loaded or applied, which is the candidate's fault (status ``compile_fail``).
+
+    ``name`` is the pass's file stem. ``message`` says what is wrong, with file and line if they are known.
+    """
+
+    def __init__(self, name: str, message: str) -> None:
+        self.name, self.message = name, message
+        super().__init__(f"pass {name}: {message}")
 
 
 class Kernels(Protocol):

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from torch.fx import Node
 
 from pytest_passbench.plans.graphs import Traced
-from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.meta import metadata_nodes
 from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
+from pytest_passbench.rewrite.passes import PassError
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,18 @@
 
 Build and call with gradients switched off (``torch.no_grad()``). ``torch.compile`` guards on that mode: a call in
 another mode than the build's compiles again.
+
+Of what TorchInductor generates, the launches of its kernels are counted, and a call without them is timed.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+import timeit
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, cast
 
 import torch
@@ -19,19 +24,22 @@ from pytest_passbench.core.settings import BASELINES, INDUCTOR
 from pytest_passbench.plans.graphs import from_data
 from pytest_passbench.plans.launch import Request
 from pytest_passbench.protocol import BASELINE
-from pytest_passbench.rewrite import generated
 from pytest_passbench.rewrite.apply import Rewritten, apply_passes
-from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.meta import RecordedForm, forget_values
 from pytest_passbench.rewrite.opaque import opaque
 from pytest_passbench.rewrite.operators import PRODUCTS
-from pytest_passbench.rewrite.passes import AnyPass, Kernels, Pass
+from pytest_passbench.rewrite.passes import AnyPass, Kernels, Pass, PassError
 from pytest_passbench.suite import batching
 from pytest_passbench.suite.opnames import op_name
 
 GraphFunction = Callable[..., tuple[Any, ...]]
 MODES = {name + BASELINE: "default" if name == INDUCTOR else name for name in BASELINES}
 """The modes of ``torch.compile`` by the names of the baselines."""
+KERNEL = "cpp_fused"
+"""Begins the names of the kernels in a generated module."""
+WITHOUT_WORK = frozenset({"assert_size_stride", "clear", "empty_strided_cpu", "reinterpret_tensor", "torch"})
+"""Names in a generated wrapper that compute nothing. It has names of dtypes and kernels beside them."""
+CALLS, REPEATS = 10, 10
 
 
 @dataclass
@@ -92,12 +100,12 @@ def build_baseline(name: str, gm: GraphModule, example_inputs: list[Any]) -> Bui
         return BuiltGraph(_called(gm.forward, example_inputs))
     if name not in MODES:
         raise ValueError(f"unknown baseline {name!r}: eager or {' or '.join(MODES)}")
-    before = len(generated.loaded())
+    before = len(_generated_modules())
     call = _compiled(gm, example_inputs, mode=MODES[name])
-    modules = generated.loaded()[before:]
+    modules = _generated_modules()[before:]
     if not modules or any(value.device.type != "cpu" for value in example_inputs):
         return BuiltGraph(call)
-    return BuiltGraph(call, generated=generated.examine(call, example_inputs, modules))
+    return BuiltGraph(call, generated=_generated_code(call, example_inputs, modules))
 
 
 def warm_up(pipeline: str) -> None:
@@ -197,3 +205,65 @@ def _summed(reports: list[PassReport]) -> list[PassReport]:
         elif not sum_of.miss or report.nearness > sum_of.nearness:
             sum_of.miss, sum_of.nearness = report.miss, report.nearness
     return list(total.values())
+
+
+def _generated_modules() -> list[ModuleType]:
+    """Return the modules that TorchInductor has generated and loaded in this process, the latest last."""
+    from torch._inductor.codecache import PyCodeCache
+
+    return list(PyCodeCache.modules)
+
+
+def _generated_code(
+    call: Callable[..., Any], inputs: Sequence[torch.Tensor], modules: Sequence[ModuleType]
+) -> GeneratedCode:
+    """Return what is generated for a program, which ``modules`` hold. It is called on clones of ``inputs``.
+
+    Without kernels an operator of torch's would get memory that nobody has written, and an index from there may lie
+    anywhere. So the cost of a call is known only of a wrapper that calls nothing but kernels.
+    """
+    values, launches = [value.clone() for value in inputs], 0
+
+    def counted(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        def launch(*args: Any) -> Any:
+            nonlocal launches
+            launches += 1
+            return kernel(*args)
+
+        return launch
+
+    with _replaced(modules, counted):
+        call(*values)
+    if not all(_computes_nothing(name) for module in modules for name in module.call.__code__.co_names):
+        return GeneratedCode(launches)
+    with _replaced(modules, lambda _kernel: _nothing):
+        times = timeit.repeat(lambda: call(*values), number=CALLS, repeat=REPEATS)
+    return GeneratedCode(launches, min(times) / CALLS * 1e6)
+
+
+def _computes_nothing(name: str) -> bool:
+    return name in WITHOUT_WORK or name.startswith(KERNEL) or isinstance(getattr(torch, name, None), torch.dtype)
+
+
+def _nothing(*_args: Any) -> None:
+    """Stand for a kernel in a call of which only the rest is timed."""
+
+
+@contextmanager
+def _replaced(
+    modules: Sequence[ModuleType], substitute: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> Iterator[None]:
+    """Put a substitute in each kernel's place within this context."""
+    kernels = [
+        (vars(module), name, kernel)
+        for module in modules
+        for name, kernel in vars(module).items()
+        if name.startswith(KERNEL)
+    ]
+    for names, name, kernel in kernels:
+        names[name] = substitute(kernel)
+    try:
+        yield
+    finally:
+        for names, name, kernel in kernels:
+            names[name] = kernel

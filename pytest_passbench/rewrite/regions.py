@@ -74,7 +74,6 @@ class RegionSplice(Splice):
         self._check()
         self.kernel: Kernel = kernels.kernel(self._request())
 
-
     def _check(self) -> None:
         """Raise LeftToEager unless what the region gets and returns are tensors that a plan can have."""
         for what, nodes in (("input", self.inputs), ("result", self.outputs)):

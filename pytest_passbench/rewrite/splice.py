@@ -14,10 +14,9 @@ from pytest_passbench.core.schema import refusal
 from pytest_passbench.plans.launch import ALIGNMENT_BYTES, Argument, Request, Result, form_of
 from pytest_passbench.plans.values import encode
 from pytest_passbench.rewrite.effects import MatchEffects, early_users
-from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.match import Target
 from pytest_passbench.rewrite.meta import by_values, planned_form, shaped_by_values, value_of
-from pytest_passbench.rewrite.passes import Kernel, Kernels
+from pytest_passbench.rewrite.passes import Kernel, Kernels, PassError
 
 
 class Splice:
@@ -30,6 +29,7 @@ class Splice:
         self.target, self.kernels, self.graph = target, kernels, target.gm.graph
         #: The operators that leave the graph.
         self.replaced = [node for node in nodes if node not in effects.writers]
+
     def put(self, results: Callable[[], dict[Node, Node]]) -> None:
         """Replace the nodes. ``results`` adds nodes to the graph, and returns those that stand for earlier ones."""
         last, kept_writers = self.nodes[-1], self.effects.writers
@@ -126,6 +126,8 @@ def _result(node: Node) -> Result | None:
     """Return the dtype and shape of a node's value, or None if that is no tensor that a plan could return."""
     form = planned_form(value_of(node))
     return None if form is None else Result(form.dtype, form.shape)
+
+
 def _argument(value: torch.Tensor) -> Argument:
     """Return a tensor's layout in memory, as far as a wrapper can see it.
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.files import decode, opened
+from pytest_passbench.core.files import decode, opened, writing
 from pytest_passbench.core.jsontext import parse
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Key, Record
@@ -49,13 +49,10 @@ class Journal:
         """
         self.path = folder / (f"journal-{worker}.jsonl" if worker else NAME)
         self.fault = ""
-        try:
+        with writing(self.path, "choose another folder with --passbench-report-dir"):
             folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             self._file: IO[bytes] = os.fdopen(descriptor, "ab", buffering=0)
-        except OSError as error:
-            remedy = "choose another folder with --passbench-report-dir"
-            raise UserError(f"cannot be written: {error.strerror}", where=self.path, remedy=remedy) from None
         self._append({"schema": SCHEMA, "header": header})
 
     def add(self, record: Record) -> None:

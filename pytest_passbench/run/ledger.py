@@ -6,6 +6,7 @@ The pytest plugin and :func:`pytest_passbench.evaluate` share it. Importing it i
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from argparse import ArgumentTypeError
 from collections import Counter
@@ -19,19 +20,26 @@ from pytest_passbench.core import checks
 from pytest_passbench.core import seed as seeds
 from pytest_passbench.core.device import gpu_index, is_cuda
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import write_text, writing
 from pytest_passbench.core.harness import harness_hash
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import DISQUALIFIED, RAN, ArmResult, Key, Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings, same_in
 from pytest_passbench.kernels import toolchain
-from pytest_passbench.run.process_limits import check_limits
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.core.task import Task
     from pytest_passbench.report.report import Report
     from pytest_passbench.run.stored import StoredRun
+
+_LIMITS = (
+    ("-n", resource.RLIMIT_NOFILE, 256, "open files", "", 1),
+    ("-f", resource.RLIMIT_FSIZE, 256 << 20, "the size of a file", " MiB", 1 << 20),
+    ("-v", resource.RLIMIT_AS, 4 << 30, "address space", " GiB", 1 << 30),
+)
+"""Each limit: its option of ``ulimit``, its number, the least, its name, and the unit in which it is shown."""
 
 
 def run_seed(text: str | None) -> bytes:
@@ -236,14 +244,11 @@ def check_run(settings: Settings) -> None:
 
 def writable(folder: Path) -> None:
     """Check that reports can be written below ``folder``. Raises UserError if not."""
-    remedy = "choose another folder with --passbench-report-dir"
-    try:
+    with writing(folder, "choose another folder with --passbench-report-dir"):
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe-{os.getpid()}"
         probe.touch()
         probe.unlink()
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=folder, remedy=remedy) from None
 
 
 def write(report: Report, folder: Path) -> None:
@@ -251,7 +256,6 @@ def write(report: Report, folder: Path) -> None:
 
     Raises UserError if they cannot be written.
     """
-    from pytest_passbench.core.files import write_text
     from pytest_passbench.report import markdown
     from pytest_passbench.run import results_file
 
@@ -266,7 +270,6 @@ def write_reports(report: Report, results: Path) -> None:
     They are called ``results.md`` and ``report.html``, or as the results file is if that has another name. Raises
     UserError if they cannot be written.
     """
-    from pytest_passbench.core.files import write_text
     from pytest_passbench.report import html, markdown
     from pytest_passbench.run import results_file
 
@@ -320,3 +323,13 @@ def _judged(record: Record, caught: dict[tuple[str, str, str], Record]) -> Recor
     against = replace(record.against, speed=None) if record.against is not None else None
     arm = ArmResult("integrity", DISQUALIFIED, message, output=record.arm.output)
     return replace(record, arm=arm, against=against)
+
+
+def check_limits() -> None:
+    """Raise UserError for the first limit that is too low. Later it would fail in the middle of something else."""
+    for option, number, least, name, unit, size in _LIMITS:
+        soft, _hard = resource.getrlimit(number)
+        if soft != resource.RLIM_INFINITY and soft < least:
+            present, needs = (f"{value / size:.3g}{unit}" for value in (soft, least))
+            what = f"{name}: this process is limited to {present}, and judging takes {needs}"
+            raise UserError(what, where=f"ulimit {option}", remedy="raise the limit")

@@ -17,8 +17,7 @@ from pytest_passbench.core.errors import explain
 from pytest_passbench.plans.launch import Request
 from pytest_passbench.protocol import ProtocolError, receive, send
 from pytest_passbench.rewrite.apply import apply_passes
-from pytest_passbench.rewrite.errors import PassError
-from pytest_passbench.rewrite.passes import AnyPass, passes_of
+from pytest_passbench.rewrite.passes import AnyPass, PassError, passes_of
 from pytest_passbench.runner.program import report_data
 from pytest_passbench.runner.template import enclose, open_device
 from pytest_passbench.suite.build import build_graph

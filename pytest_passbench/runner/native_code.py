@@ -88,7 +88,7 @@ class Assembler:
     def operator(self, name: str, count: int, arguments: Sequence[int], form: Form) -> int:
         """Call an operator of torch's, and return the register of its result, which has this form.
 
-        ``arguments`` are the words of its ``count`` arguments (:mod:`pytest_passbench.runner.torch_calls`).
+        ``arguments`` are the words of its ``count`` arguments (:mod:`pytest_passbench.runner.native_graph`).
         """
         register = self.register()
         self._tensors.add(register)

@@ -136,7 +136,6 @@ def cpp_function(library: ctypes.CDLL, name: str, parameters: Sequence[str]) -> 
     return function
 
 
-
 def replay(
     plan: LaunchPlan,
     kernels: Sequence[Any],
@@ -390,8 +389,6 @@ class _PlanPrinter:
             value = self.namespace["device"]
         self.namespace[name] = triton_type(value) if isinstance(value, TritonType) else value
         return name
-
-
 
 
 def _numbers(values: Sequence[int]) -> str:

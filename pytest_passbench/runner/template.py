@@ -25,7 +25,7 @@ import torch
 from pytest_passbench.core.device import gpu_index, is_cuda
 from pytest_passbench.core.errors import explain
 from pytest_passbench.protocol import Layout, Order, ProtocolError, receive, send, to_the_end
-from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.passes import PassError
 from pytest_passbench.rewrite.pipelines import BuiltGraph
 from pytest_passbench.runner import memory
 from pytest_passbench.runner.engine import loaded

@@ -18,6 +18,7 @@ from typing import Literal
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import kind_of, read_text
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.paths import INSTALLED, PACKAGE
 from pytest_passbench.core.settings import SUITES
 from pytest_passbench.core.task import Task, TaskHeader
@@ -260,12 +261,10 @@ def _with_own_ids(refs: list[TaskRef]) -> list[TaskRef]:
     There are as many parents as tell the folders apart. If none do, since links lead to one folder twice, the later
     ones are numbered. Raises UserError if two task files have the same id.
     """
-    groups: dict[str, list[TaskRef]] = {}
-    for ref in refs:
-        groups.setdefault(ref.id, []).append(ref)
     names: dict[Path, str] = {}
     task_ids = {ref.id for ref in refs if ref.kind == "task"}
-    for name, group in sorted(groups.items(), key=lambda item: len(item[1]) > 1):  # kept ids go first
+    groups = grouped(refs, lambda ref: ref.id).items()
+    for name, group in sorted(groups, key=lambda item: len(item[1]) > 1):  # kept ids go first
         files, folders = ([ref.path for ref in group if (ref.kind == "task") is is_file] for is_file in (True, False))
         if len(files) > 1:
             raise same_id(name, files[0], files[1])

@@ -19,7 +19,7 @@ from pytest_passbench.forge import curate
 from pytest_passbench.forge.capture import capture
 from pytest_passbench.forge.model_tasks import most_frequent
 from pytest_passbench.forge.models import Variant
-from pytest_passbench.forge.remake.verify import identities
+from pytest_passbench.forge.remake import identities
 from pytest_passbench.forge.user_model import case_of_file
 from pytest_passbench.suite.find import discover
 

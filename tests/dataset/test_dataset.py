@@ -20,7 +20,8 @@ import pytest
 
 from pytest_passbench.commands.main import main
 from pytest_passbench.core import progress
-from pytest_passbench.dataset import architecture_table, shards
+from pytest_passbench.dataset import build as building
+from pytest_passbench.dataset import shards
 from pytest_passbench.forge.normal_form import digest
 from support.docs_pages import ROOT, blocks
 
@@ -199,7 +200,7 @@ def test_a_build_goes_on_from_the_shards_if_the_captures_are_missing(folder, tmp
 
 def test_captures_that_were_made_again_in_part_are_none(folder, tmp_path, monkeypatch, capsys):
     shutil.copytree(folder / "set", tmp_path / "set", ignore=shutil.ignore_patterns("captures"))
-    write, written = architecture_table.write_text, []
+    write, written = building.write_text, []
 
     def stopped(path, text):
         if written:
@@ -208,9 +209,9 @@ def test_captures_that_were_made_again_in_part_are_none(folder, tmp_path, monkey
         write(path, text)
 
     with monkeypatch.context() as patch:
-        patch.setattr(architecture_table, "write_text", stopped)
+        patch.setattr(building, "write_text", stopped)
         with pytest.raises(KeyboardInterrupt):
-            architecture_table.restore(tmp_path / "set", tmp_path / "set" / "captures")
+            building.restore_captures(tmp_path / "set", tmp_path / "set" / "captures")
     assert main(build(tmp_path)) == 0
     assert files(tmp_path) == files(folder)
     assert "own/" not in capsys.readouterr().err  # no architecture was captured again

@@ -19,7 +19,7 @@ from pytest_passbench.deploy.passes import DeployedPasses, open_directory
 from pytest_passbench.deploy.sizes import specialised
 from pytest_passbench.deploy.torch_compile import PassWarning
 from pytest_passbench.plans.launch import Argument, Request, contiguous
-from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.passes import PassError
 from support.paths import ROOT
 
 ADD_RELU = '''

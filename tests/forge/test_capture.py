@@ -12,15 +12,13 @@ import torch
 from torch import nn
 
 from pytest_passbench.core.progress import ProgressLines
-from pytest_passbench.forge import curate, windows
+from pytest_passbench.forge import curate, remake, windows
 from pytest_passbench.forge.capture import Captured, capture
 from pytest_passbench.forge.corpus import Graph, capture_case
 from pytest_passbench.forge.curate import choose, draw, make_task, task_id, write_tasks
 from pytest_passbench.forge.decompose import calls, cut
 from pytest_passbench.forge.jobs import Job, run_jobs
 from pytest_passbench.forge.models import ModelCase, Variant
-from pytest_passbench.forge.remake import files
-from pytest_passbench.forge.remake.verify import verify
 from pytest_passbench.forge.whole_model import whole_model
 from pytest_passbench.suite.batching import open_levels
 from pytest_passbench.suite.build import build_graph
@@ -100,8 +98,8 @@ def test_operators_move_next_to_their_user(graphs: list[Graph]) -> None:
 
 def test_a_saved_corpus_comes_back_the_same(graphs: list[Graph], tmp_path: Path) -> None:
     path = tmp_path / "captures" / "net.json"
-    assert files.save_graphs(graphs, path) == 2
-    again = files.load_graphs(path)
+    assert remake.save_graphs(graphs, path) == 2
+    again = remake.load_graphs(path)
     for one, other in zip(graphs, again, strict=True):
         assert [n.target for n in calls(one.graph)] == [n.target for n in calls(other.graph)]
         assert len(one.follows) == len(other.follows)
@@ -195,8 +193,8 @@ def test_a_level_of_vmap_is_captured_whole(tmp_path: Path) -> None:
     assert torch.equal(build_graph(source, "test")(x)[0], Mapped()(x))
     assert source.count("_vmap_increment_nesting") == 1
     graphs = capture_case(case)
-    files.save_graphs(graphs, tmp_path / "mapped.json")
-    (graph,) = files.load_graphs(tmp_path / "mapped.json")
+    remake.save_graphs(graphs, tmp_path / "mapped.json")
+    (graph,) = remake.load_graphs(tmp_path / "mapped.json")
     assert torch.equal(graph.captured.module(x)[0], Mapped()(x))
     assert list(windows.matching(graphs, {("relu", "mul")})) == []  # their values are batched
     windows.fusible(graphs)
@@ -220,8 +218,8 @@ def test_runs_about_a_convolution_are_found() -> None:
 
 def test_a_window_counts_the_values_that_are_used_outside(graphs: list[Graph], tmp_path: Path) -> None:
     found = [w for w in windows.fusible(graphs) if w.ops[:1] == ("add",)]
-    files.save_windows(found, tmp_path / "windows.json")
-    assert files.load_windows(tmp_path / "windows.json") == found
+    remake.save_windows(found, tmp_path / "windows.json")
+    assert remake.load_windows(tmp_path / "windows.json") == found
     for one in found:
         nodes = calls(graphs[one.place].graph)
         inside = set(nodes[one.start : one.end])
@@ -236,8 +234,8 @@ def test_a_captured_graph_may_be_longer_than_a_tasks(tmp_path: Path) -> None:
         node = graph.call_function(torch.tanh, (node,))
     graph.output((node,))
     made = Graph("own/long", "text", "", Variant(1, 8), 0, Captured(torch.fx.GraphModule(nn.Module(), graph)))
-    assert files.save_graphs([made], tmp_path / "long.json") == 1
-    (again,) = files.load_graphs(tmp_path / "long.json")
+    assert remake.save_graphs([made], tmp_path / "long.json") == 1
+    (again,) = remake.load_graphs(tmp_path / "long.json")
     assert len(calls(again.graph)) == MAX_STATEMENTS + 10
 
 
@@ -283,11 +281,11 @@ def test_an_unknown_step_or_architecture_is_named(tmp_path: Path, capsys: pytest
 def test_a_committed_task_is_made_again_with_the_same_hashes(graphs: list[Graph]) -> None:
     found = list(windows.matching(graphs, {RMS}))
     task = make_task(choose(draw(found, {"own/net": graphs}), 6).instances)
-    again = verify(CASE, [task])
+    again = remake.verify(CASE, [task])
     assert (again.same, again.missing) == (len(task.subgraphs), ())
     key, source = next(iter(task.graphs.items()))
     changed = replace(task, graphs={**task.graphs, key: source.replace("1e-06", "1e-05")})
-    assert len(verify(CASE, [changed]).missing) == sum(s.graph == key for s in task.subgraphs)
+    assert len(remake.verify(CASE, [changed]).missing) == sum(s.graph == key for s in task.subgraphs)
 
 
 def test_an_unknown_hub_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from pytest_passbench.core.run import Run
 from pytest_passbench.judge.reading import reader
 from pytest_passbench.judge.survey import survey
-from pytest_passbench.report.caveats import caveats
+from pytest_passbench.report.report import caveats
 from shared.workspace import AS_EAGER
 
 HELPER = """

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from pytest_passbench.reader.importing import load_passes
-from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.passes import PassError
 
 PASS = """
 def pattern(x):

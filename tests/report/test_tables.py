@@ -10,8 +10,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import ArmResult, Finding, FurtherSize, PassReport
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import markdown, tables, terminal
-from pytest_passbench.report.caveats import caveats
-from pytest_passbench.report.report import report_of
+from pytest_passbench.report.report import caveats, report_of
 from pytest_passbench.score import board
 from support.made_records import record_of, right, run_of, speed_of
 

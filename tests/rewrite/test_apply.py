@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_passbench.reader.importing import LoadedPass
-from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.passes import PassError
 from support.reference_passes import apply_passes, check, graph, reference, rewrite
 
 

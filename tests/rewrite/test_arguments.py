@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from pytest_passbench.reader.importing import LoadedPass
-from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.passes import PassError
 from support.reference_passes import apply_passes, check, graph, rewrite
 
 

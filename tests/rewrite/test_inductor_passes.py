@@ -12,7 +12,7 @@ from pytest_passbench import evaluate
 from pytest_passbench.reader.importing import LoadedInductorPass
 from pytest_passbench.reader.main import pass_as_data
 from pytest_passbench.reader.registrations import Registration
-from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.passes import PassError
 
 GATE = """
 def forward(in_0):

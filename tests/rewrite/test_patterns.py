@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from pytest_passbench.reader.importing import load_passes
-from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.passes import PassError
 from support.reference_passes import apply_passes, check, graph
 
 REST = """

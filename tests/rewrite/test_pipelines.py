@@ -16,8 +16,7 @@ from pytest_passbench.plans.graphs import Traced
 from pytest_passbench.reader.importing import LoadedPass
 from pytest_passbench.reader.local import LocalKernels, as_passes
 from pytest_passbench.rewrite import pipelines
-from pytest_passbench.rewrite.errors import PassError
-from pytest_passbench.rewrite.passes import Pass
+from pytest_passbench.rewrite.passes import Pass, PassError
 from pytest_passbench.rewrite.pipelines import build_baseline, warm_up
 from pytest_passbench.suite.build import build_graph
 from shared.batched_mask import PLACES, mask_source

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench.core.ladder import BITWISE, NEVER
-from pytest_passbench.score.classes import CLASSES, class_of
-from pytest_passbench.score.possible import ALL, LEAST_HEADROOM, possible, share, with_total
+from pytest_passbench.score.possible import ALL, CLASSES, LEAST_HEADROOM, class_of, possible, share, with_total
 from pytest_passbench.score.subgraph import NOT_JUDGED, Judged
 
 headrooms = st.floats(LEAST_HEADROOM, 1e4)

@@ -10,7 +10,7 @@ import pytest
 # Imported here so that every inner run in this process shares them: pytester forgets modules of its runs.
 import pytest_passbench.plugin.active
 import pytest_passbench.plugin.plan
-import pytest_passbench.report.html.render  # noqa: F401
+import pytest_passbench.report.html  # noqa: F401
 from pytest_passbench.suite import find
 from support.forked_pytest import ForkedPytest
 

@@ -13,13 +13,13 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import writing
 from pytest_passbench.report import charts, pages
 from pytest_passbench.report.board import texts
 from pytest_passbench.report.board.standings import Board, RankedRow, when
 from pytest_passbench.report.board.texts import TITLE
 from pytest_passbench.report.drawing import Drawing, as_file, in_page
-from pytest_passbench.report.html.render import NAME as REPORT
+from pytest_passbench.report.html import NAME as REPORT
 from pytest_passbench.report.pdf import as_pdf
 from pytest_passbench.report.tables import NONE
 
@@ -102,7 +102,7 @@ def write(boards: Sequence[Board], folder: Path) -> list[Path]:
     to.
     """
     paths = []
-    try:
+    with writing(folder, "choose another folder, one that you may write to"):
         folder.mkdir(parents=True, exist_ok=True)
         for index, board in enumerate(boards, 1):
             for name, drawing in (("es-curves", es_curves(board)), ("forest", forest(board))):
@@ -111,9 +111,6 @@ def write(boards: Sequence[Board], folder: Path) -> list[Path]:
                 svg.write_text(as_file(drawing, PIXELS, INCHES), encoding="utf-8")
                 pdf.write_bytes(as_pdf(drawing, PIXELS, INCHES))
                 paths += [svg, pdf]
-    except OSError as error:
-        remedy = "choose another folder, one that you may write to"
-        raise UserError(f"cannot be written: {error.strerror}", where=folder, remedy=remedy) from error
     return paths
 
 

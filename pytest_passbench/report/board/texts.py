@@ -24,10 +24,9 @@ from pytest_passbench.report.tables import (
     score,
 )
 from pytest_passbench.score import es
-from pytest_passbench.score.classes import CLASSES
 from pytest_passbench.score.es import ladder
 from pytest_passbench.score.interval import Interval
-from pytest_passbench.score.possible import ALL
+from pytest_passbench.score.possible import ALL, CLASSES
 
 SPARE = ("runs", "subgraphs", "fast_1 %", "AS (fp64)", "correct (fp64) %", "G-Mean", POSSIBLE)
 """The columns that a narrow terminal does without, in the order in which it leaves them out."""

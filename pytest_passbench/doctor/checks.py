@@ -1,12 +1,88 @@
-"""Checks of other work on the machine: load, busy processes, quota of the container, stolen time, GPUs in use."""
+"""The checks: of the processor, of other work on the machine, and of what the sandbox needs of the kernel.
+
+The judge's view into its sandboxes needs the last ones too.
+"""
 
 from __future__ import annotations
 
 import os
 
-from pytest_passbench.doctor.machine import Check, Level, MachineProbe
+from pytest_passbench.doctor.machine import Check, Level, MachineProbe, cpu_list
 
+_CPU = "sys/devices/system/cpu"
 _TICKS = os.sysconf("SC_CLK_TCK")
+_KERNEL = "proc/sys/kernel"
+
+
+def governor(machine: MachineProbe) -> Check:
+    """Check that the clock frequency does not follow the load."""
+    paths = machine.glob(f"{_CPU}/cpu[0-9]*/cpufreq/scaling_governor")
+    governors = sorted({text for path in paths if (text := machine.read(path))})
+    if not governors:
+        return Check("governor", "unknown", "no frequency control is visible (virtual machine or container)")
+    if governors == ["performance"]:
+        return Check("governor", "ok", "performance")
+    remedy = "sudo cpupower frequency-set -g performance"
+    return Check("governor", "warning", f"{', '.join(governors)}: the frequency follows the load", remedy)
+
+
+def turbo(machine: MachineProbe) -> Check:
+    """Check that short bursts do not run faster than longer work."""
+    no_turbo = machine.number(f"{_CPU}/intel_pstate/no_turbo")
+    boost = machine.number(f"{_CPU}/cpufreq/boost")
+    if no_turbo is None and boost is None:
+        return Check("turbo", "unknown", "no turbo control is visible (virtual machine or container)")
+    if no_turbo == 1 or boost == 0:
+        return Check("turbo", "ok", "off")
+    knob = (
+        f"echo 1 | sudo tee /{_CPU}/intel_pstate/no_turbo"
+        if no_turbo is not None
+        else f"echo 0 | sudo tee /{_CPU}/cpufreq/boost"
+    )
+    return Check("turbo", "warning", "on: speed depends on temperature and on the other cores", knob)
+
+
+def siblings(machine: MachineProbe) -> Check:
+    """Check that no two logical CPUs share a core: a neighbour then halves a runner's speed."""
+    paths = machine.glob(f"{_CPU}/cpu[0-9]*/topology/thread_siblings_list")
+    groups = sorted({tuple(cpu_list(machine.read(path) or "")) for path in paths})
+    if not groups:
+        return Check("hyperthreads", "unknown", "no processor topology is visible")
+    shared = [group for group in groups if len(group) > 1]
+    if not shared:
+        return Check("hyperthreads", "ok", "every logical CPU is a core of its own")
+    listed = " ".join("+".join(map(str, group)) for group in shared[:8]) + (" ..." if shared[8:] else "")
+    remedy = f"keep other work off the siblings, or: echo off | sudo tee /{_CPU}/smt/control"
+    if len(groups) < 2:
+        return Check("hyperthreads", "problem", f"judge and runner share the only core ({listed})", remedy)
+    return Check("hyperthreads", "warning", f"logical CPUs share cores: {listed}", remedy)
+
+
+def power(machine: MachineProbe) -> Check:
+    """Check that the machine does not save power."""
+    saving = _discharging(machine)
+    profile = machine.read("sys/firmware/acpi/platform_profile")
+    if profile in ("low-power", "quiet", "cool"):
+        saving.append(f"platform profile {profile}")
+    capped = machine.number(f"{_CPU}/intel_pstate/max_perf_pct")
+    if capped is not None and capped < 100:
+        saving.append(f"speed capped at {capped} %")
+    if saving:
+        remedy = "plug it in; powerprofilesctl set performance"
+        return Check("power", "warning", "; ".join(saving), remedy)
+    supplies = machine.glob("sys/class/power_supply/*")
+    return Check("power", "ok", "on mains" if supplies else "no battery")
+
+
+def _discharging(machine: MachineProbe) -> list[str]:
+    batteries = []
+    for supply in machine.glob("sys/class/power_supply/*"):
+        # Mice and keyboards report batteries too, with the scope "Device".
+        if machine.read(f"{supply}/scope") == "Device":
+            continue
+        if machine.read(f"{supply}/status") == "Discharging":
+            batteries.append(f"{supply.rsplit('/', 1)[-1]} is discharging")
+    return batteries
 
 
 def load(machine: MachineProbe) -> Check:
@@ -139,3 +215,43 @@ def gpu(machine: MachineProbe) -> Check | None:
         text = "; ".join(others[:5])
         return Check("GPU", "warning", f"shared with {text}", "stop them, or use another GPU")
     return Check("GPU", "ok", "no other process")
+
+
+def bubblewrap(machine: MachineProbe) -> Check:
+    """Check that bubblewrap is installed, and that it starts a sandbox with the namespaces that a runner gets."""
+    version = machine.command("bwrap", "--version")
+    if version is None:
+        remedy = "install bubblewrap (apt install bubblewrap); without it results say 'sandbox: weak'"
+        return Check("bubblewrap", "problem", "not installed", remedy)
+    options = ("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--die-with-parent")
+    tried = machine.command("bwrap", *options, "--ro-bind", "/", "/", "true")
+    if tried is not None and tried.code == 0:
+        return Check("bubblewrap", "ok", version.text or "works")
+    message = (tried.text.splitlines() or ["no message"])[-1] if tried is not None else "not installed"
+    remedy = "allow user namespaces; in a container: --security-opt seccomp=unconfined or a looser profile"
+    return Check("bubblewrap", "problem", f"does not start: {message}", remedy)
+
+
+def user_namespaces(machine: MachineProbe) -> Check:
+    """Check that the kernel lets this user make user namespaces."""
+    if not machine.glob("proc/sys/user/max_user_namespaces"):
+        return Check("user namespaces", "unknown", "no setting is visible")
+    if machine.number("proc/sys/user/max_user_namespaces") == 0:
+        remedy = "sudo sysctl user.max_user_namespaces=15000"
+        return Check("user namespaces", "problem", "switched off", remedy)
+    if machine.number(f"{_KERNEL}/unprivileged_userns_clone") == 0:
+        remedy = "sudo sysctl kernel.unprivileged_userns_clone=1"
+        return Check("user namespaces", "problem", "not for ordinary users", remedy)
+    if machine.number(f"{_KERNEL}/apparmor_restrict_unprivileged_userns") == 1:
+        remedy = "an AppArmor profile for bwrap, or: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+        return Check("user namespaces", "warning", "AppArmor restricts them", remedy)
+    return Check("user namespaces", "ok", "available")
+
+
+def memory_reading(machine: MachineProbe) -> Check:
+    """Check that the judge may read its runners' memory (Yama's ptrace_scope; if it is absent, the judge may)."""
+    scope = machine.number(f"{_KERNEL}/yama/ptrace_scope") or 0
+    if scope >= 3 or (scope == 2 and os.geteuid() != 0):
+        remedy = "sudo sysctl kernel.yama.ptrace_scope=1" + (" (after a restart)" if scope >= 3 else "")
+        return Check("memory reading", "problem", f"forbidden (ptrace_scope {scope})", remedy)
+    return Check("memory reading", "ok", "allowed")

@@ -1,8 +1,11 @@
-"""The steps that make this project's suite. They can be stopped and started again: finished files are not made anew.
+"""The steps that make this project's own suite, which no user's model needs.
+
+They can be stopped and started again: finished files are not made anew.
 
 ``capture`` makes a file per architecture. ``windows`` finds the fusible runs of each architecture, and the
 typical n-grams of all. ``select`` chooses the operator sequences. ``curate`` makes a task file per sequence. Some of
-these tasks make the suite, and the others are for training.
+these tasks make the suite, and the others are for training. Graphs and windows lie in files of JSON, which nothing
+executes. :func:`verify` compares committed tasks with those of a fresh capture.
 """
 
 from __future__ import annotations
@@ -15,22 +18,29 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import write_text
 from pytest_passbench.core.progress import ProgressLines
-from pytest_passbench.core.task import Task
+from pytest_passbench.core.task import Task, TensorSpec
 from pytest_passbench.forge import windows
-from pytest_passbench.forge.corpus import Corpus, capture_case
-from pytest_passbench.forge.curate import curated_instances, make_task, task_id
+from pytest_passbench.forge.capture import Captured
+from pytest_passbench.forge.corpus import Corpus, Graph, capture_case
+from pytest_passbench.forge.curate import curated_instances, draw, make_task, task_id
+from pytest_passbench.forge.decompose import MODEL_NAME
 from pytest_passbench.forge.instances import DTYPES
 from pytest_passbench.forge.jobs import Job, run_jobs
-from pytest_passbench.forge.models import ModelCase
-from pytest_passbench.forge.normal_form import digest
-from pytest_passbench.forge.remake.files import load_graphs, load_windows, save_graphs, save_windows
+from pytest_passbench.forge.models import ModelCase, Variant
+from pytest_passbench.forge.normal_form import canonical_source, digest
 from pytest_passbench.forge.sequence_choice import SequenceChoice, about_new, candidates, select
+from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.opnames import op_name
+from pytest_passbench.suite.printing import GraphPrinter
 from pytest_passbench.suite.taskfile import read_task, write_task
 
+MAX_STATEMENTS = 50_000
+"""The most statements of a captured graph. Those of a whole model are many more than a task may have."""
 LITE = tuple(
     tuple(line.split())
     for line in """
@@ -62,6 +72,66 @@ QUOTAS = ((0.50, 9), (0.90, 17), (1.0, 40))
 """(share, subgraphs): the most subgraphs of tasks up to that share; tasks of more architectures come later."""
 SHORT = ((1, 1), (0, 2), (2, 1), (1, 2), (0, 3), (2, 3), (3, 2), (4, 4))
 """The short runs that are tried about an operator that no task has: operators before it, and from it on."""
+
+
+def save_graphs(graphs: Sequence[Graph], path: Path) -> int:
+    """Write the graphs that have a spelling, and return how many these are."""
+    documents = [document for graph in graphs if (document := _document(graph)) is not None]
+    write_text(path, json.dumps(documents))
+    return len(documents)
+
+
+def load_graphs(path: Path) -> list[Graph]:
+    """Return the graphs of a file that :func:`save_graphs` wrote. Node names are ``in_0``, ``tmp_0``, ..."""
+    return [_graph_of(document, path) for document in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def _document(graph: Graph) -> dict[str, Any] | None:
+    printer = GraphPrinter()
+    try:
+        source = printer.text(graph.graph.nodes)
+    except UserError:
+        return None
+    names = {node.name: name for node, name in printer.names.items()}
+    return {
+        "case": graph.case,
+        "modality": graph.modality,
+        "note": graph.note,
+        "variant": astuple(graph.variant),
+        "index": graph.index,
+        "source": source,
+        "values": {names[k]: _statistics(v) for k, v in graph.captured.values.items() if k in names},
+        "low": {names[k]: v for k, v in graph.low.items() if k in names},
+        "follows": sorted(names[k] for k in graph.follows if k in names),
+        "original": {new: old for old, new in names.items() if new.startswith("in_")},
+    }
+
+
+def _statistics(value: TensorSpec) -> list[Any]:
+    return [value.shape, value.dtype, value.mean, value.std, value.min, value.max]
+
+
+def _graph_of(document: dict[str, Any], path: Path) -> Graph:
+    source, values, original = (document.pop(key) for key in ("source", "values", "original"))
+    module = build_graph(source, str(path), statements=MAX_STATEMENTS)
+    for node in module.graph.find_nodes(op="placeholder"):
+        node.meta[MODEL_NAME] = original[node.name]
+    stats = {name: TensorSpec(name, tuple(shape), *others) for name, (shape, *others) in values.items()}
+    changes = {"variant": Variant(*document["variant"]), "follows": frozenset(document["follows"])}
+    return Graph(captured=Captured(module, stats), **{**document, **changes})
+
+
+def save_windows(windows: Sequence[windows.Window], path: Path) -> None:
+    """Write the windows as JSON."""
+    write_text(path, json.dumps([astuple(item) for item in windows]))
+
+
+def load_windows(path: Path) -> list[windows.Window]:
+    """Return the windows that :func:`save_windows` wrote."""
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    return [
+        windows.Window(case, place, start, end, tuple(ops), *rest) for case, place, start, end, ops, *rest in rows
+    ]
 
 
 @dataclass(frozen=True)
@@ -208,3 +278,34 @@ def _tagged(task: Task, tag: str) -> Task:
         return task
     tags = (tag,) if tag else ()
     return dataclasses.replace(task, header=dataclasses.replace(task.header, tags=tags))
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The result for one architecture: how many committed subgraphs were made again, and the names of the others."""
+
+    case: str
+    same: int
+    missing: tuple[str, ...]
+
+
+def verify(case: ModelCase, tasks: Sequence[Task]) -> Verified:
+    """Capture ``case`` anew, cut the operators of every task that names it, and compare the hashes."""
+    case_tasks = [task for task in tasks if case.name in task.header.sources]
+    graphs = capture_case(case)
+    drawn = list(windows.matching(graphs, {task.header.ops for task in case_tasks}))
+    keys = {instance.key for instance in draw(drawn, {case.name: graphs})}
+    reproduced = []
+    for task in case_tasks:
+        case_subgraphs = {s.id for s in task.subgraphs if s.source.startswith(f"{case.name} (")}
+        reproduced += [(key, f"{task.id}/{name}") for key, name in identities(task) if name in case_subgraphs]
+    missing = tuple(name for key, name in reproduced if key not in keys)
+    return Verified(case.name, len(reproduced) - len(missing), missing)
+
+
+def identities(task: Task) -> Iterator[tuple[str, str]]:
+    """Yield a hash per subgraph, which no renaming of values or inputs changes, with the subgraph's id."""
+    canonical = functools.cache(lambda key: canonical_source(build_graph(task.graphs[key], str(task.path))))
+    for subgraph in task.subgraphs:
+        shapes = [f"{spec.shape}{spec.dtype}" for spec in subgraph.inputs]
+        yield digest([canonical(subgraph.graph), *shapes]), subgraph.id

@@ -1,1 +1,0 @@
-"""The making of this project's own suite. No user's model needs it."""
