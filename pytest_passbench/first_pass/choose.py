@@ -14,6 +14,8 @@ from pytest_passbench.first_pass.parts import Part, part, parts, reason
 from pytest_passbench.fusion import Unsupported
 from pytest_passbench.suite.opnames import is_metadata, op_name
 
+APART, NOT_REQUESTED = "it stands apart from the matched run", "it is not among the requested operators"
+
 
 @dataclass(frozen=True)
 class RequestedRun:
@@ -25,12 +27,18 @@ class RequestedRun:
 
 
 class Choice:
-    """The part of a form that is chosen, and ``reasons`` why calls are left to eager."""
+    """The part of a form that is chosen, with ``reasons`` why calls are left to eager, and ``other`` for the rest."""
 
-    def __init__(self, where: str, form: GraphForm, candidates: Iterator[Part], reasons: dict[Node, str]) -> None:
-        self.where, self.form, self.candidates, self.reasons = where, form, candidates, reasons
+    def __init__(
+        self, where: str, form: GraphForm, candidates: Iterator[Part], reasons: dict[Node, str], other: str = APART
+    ) -> None:
+        self.where, self.form, self.candidates, self.reasons, self.other = where, form, candidates, reasons, other
         names = dict.fromkeys(op_name(node) for node in form.operators if not is_metadata(node))
         self.next("; ".join(dict.fromkeys(reasons.values())) or ", ".join(names))
+
+    def reason(self, node: Node) -> str:
+        """Return why a call is left to eager."""
+        return self.reasons.get(node, self.other)
 
     def next(self, cause: str) -> None:
         """Choose the next best part. Raises UserError with the cause if there is none."""
@@ -48,7 +56,7 @@ def choices(task: Task, requested: RequestedRun | None, triton: bool) -> list[Ch
         reasons = {node: text for node in form.operators if (text := reason(form, node, triton))}
         candidates = _requested(task, form, requested, reasons) if requested else parts(form, reasons)
         try:
-            result.append(Choice(task.id, form, candidates, reasons))
+            result.append(Choice(task.id, form, candidates, reasons, NOT_REQUESTED if requested else APART))
         except UserError as refusal:
             refusals.append(refusal)
     if refusals and (requested or not result):

@@ -22,7 +22,6 @@ from pytest_passbench.fusion import Unsupported
 from pytest_passbench.suite.opnames import is_metadata, op_name
 
 NOTE = "Kernels of the generator, with each value rounded where eager stores it. They are where you begin."
-APART = "it stands apart from the matched run"
 
 
 @dataclass
@@ -70,7 +69,7 @@ def _add(result: Draft, choice: Choice, stem: str, text: str) -> None:
     result.matched[stem] = operators(choice.part.nodes)
     for node in choice.part.left:
         if not is_metadata(node):
-            result.left.setdefault(f"{node.name} ({op_name(node)})", choice.reasons.get(node, APART))
+            result.left.setdefault(f"{node.name} ({op_name(node)})", choice.reason(node))
 
 
 def _stems(parts: Sequence[Part]) -> list[str]:
@@ -96,7 +95,7 @@ def document(task: Task, choice: Choice) -> str:
     lines = [f"{operators(part.nodes)}: {done} of the {counted} operators of {task.id}.", ""]
     if done < counted:
         left = [node for node in part.left if not is_metadata(node)]
-        reasons = (f"- {node.name} ({op_name(node)}): {choice.reasons.get(node, APART)}" for node in left)
+        reasons = (f"- {node.name} ({op_name(node)}): {choice.reason(node)}" for node in left)
         lines += ["Left to eager:", *reasons, ""]
     return "\n".join([*lines, NOTE]).replace("\\", "").replace('"""', "") + "\n"
 

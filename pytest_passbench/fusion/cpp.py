@@ -101,6 +101,8 @@ class Printer:
     def _reducer(self, x: Expression) -> str:
         if self._ordered(x):
             return f"Ordered r{x.number}{{terms{x.number}.data}};"
+        if x.text == "total" and self.nest.vertical and len(self.nest.sweep) == 1:
+            return f"Cascade<{x.kind}> r{x.number};"
         if x.text == "chain" and self.generic is not None:
             return f"std::conditional_t<std::is_same_v<T, pb::f16>, Chain<{x.kind}>, Sum<{x.kind}>> r{x.number};"
         if x.text.startswith("mean "):

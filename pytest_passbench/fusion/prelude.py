@@ -238,6 +238,22 @@ template <class V> struct Sum {
   }
 };
 """,
+    "Cascade": """\
+template <class V> struct Cascade {  // adds registers in the order of torch.sum: 16 at a time, then 16 of those
+  V sums[4] = {};
+  int64_t count = 0;
+  void add(V x) {
+    sums[0] += x;
+    if (++count % 16) return;
+    for (int level = 1; level < 4; level++) {
+      sums[level] += sums[level - 1];
+      sums[level - 1] = V{};
+      if (count >> (4 * level) & 15) break;
+    }
+  }
+  V lanes() const { return sums[0] + sums[1] + sums[2] + sums[3]; }
+};
+""",
     "Chain": """\
 template <class V> struct Chain {  // adds each term in turn, as eager's norm of float16 does
   V all{};
@@ -372,21 +388,28 @@ template <class V> struct Running {  // the sum so far: of each lane, or along t
 """,
     "Greatest": """\
 template <class V> struct Greatest {
-  static V least() {
-    if constexpr (std::is_same_v<V, vec>) return V{} - __builtin_inff();
-    else return V{} + INT64_MIN;
-  }
-  V all = least();
+  V all = V{} + INT64_MIN;
   void add(V x) { all = greater(x, all); }
   void add(V x, All) { add(x); }
   void add(V x, int64_t lanes) { add(part(x, lanes, all)); }
   V lanes() const { return all; }
   V row() const {
-    auto join = [](auto a, auto b) { return greater(a, b); };
-    if constexpr (std::is_same_v<V, vec>) return pb::all(pb::fold(all, join));
     auto x = all[0];
-    for (int i = 1; i < pb::L; i++) x = join(x, all[i]);
+    for (int i = 1; i < pb::L; i++) x = greater(x, all[i]);
     return V{} + x;
+  }
+};
+template <> struct Greatest<vec> {  // compares with four values in turn, since a comparison waits for the one before
+  vec next = vec{} - __builtin_inff(), second = next, third = next, last = next;
+  void add(vec x) {
+    x = greater(x, next);
+    next = second, second = third, third = last, last = x;
+  }
+  void add(vec x, All) { add(x); }
+  void add(vec x, int64_t lanes) { add(part(x, lanes, next)); }
+  vec lanes() const { return greater(greater(next, second), greater(third, last)); }
+  vec row() const {
+    return pb::all(pb::fold(lanes(), [](auto a, auto b) { return greater(a, b); }));
   }
 };
 """,

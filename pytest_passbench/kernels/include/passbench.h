@@ -285,7 +285,7 @@ inline Reduced reduce_exp(vec x) {
 inline vec power_of_two(vec k) {  // for k in [-126, 127]
   return bits<vec>((__builtin_convertvector(k, ivec) + 127) << 23);
 }
-inline vec exp(vec x) {
+inline vec exp_anywhere(vec x) {
   auto zero = x < -104;  // such as masked scores. Results that underflow take a processor 20 times as long
   x = x > 90 ? all(90) : zero ? vec{} : x;
   auto [k, r, em1] = reduce_exp(x);
@@ -297,6 +297,16 @@ inline vec exp(vec x) {
   vec y = (em1 + 1) * power_of_two(half) * power_of_two(k - half);
 #endif
   return zero ? vec{} : y;
+}
+inline vec exp(vec x) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  if (__builtin_expect(!__builtin_ia32_movmskps256((vec)(x < -86)), 1)) {  // no result is near the least normal number
+    auto [k, r, em1] = reduce_exp(x);
+    vec y = bits<vec>(bits<ivec>(em1 + 1) + (bits<ivec>(k + 0x1.8p23f) << 23));  // k is in the last bits of that sum
+    return x < 0x1.62e43p6f ? y : x + __builtin_inff();
+  }
+#endif
+  return exp_anywhere(x);
 }
 inline vec expm1_within(vec x) {  // for |x| < 87
   auto [k, r, em1] = reduce_exp(x);
