@@ -20,6 +20,10 @@ pytestmark = pytest.mark.sandbox
 EXPLOITS, HONEST, OUTSIDE = corpus.exploits(), corpus.honest(), corpus.outside()
 LAYERS = {"plan", "kernel", "outputs", "clock", "isolation", "messages", "match"}
 SECONDS = 0.15  # of wall time for each subgraph
+#: The phases in which a layer rejects a candidate, for the layers that do so before any answer is compared.
+PHASES = {"kernel": {"kernel", "compile"}, "plan": {"load", "plan", "wrapper"}}
+#: What an exploit that is out of date ends with. It shows nothing of the layer that is to reject it.
+OWN_MISTAKE = re.compile(r"\b(Attribute|Import|Index|Name|Type)Error: ")
 
 
 def cases(entries: Iterable[corpus.Entry], class_of: Callable[[corpus.Entry], Hashable]) -> list[Any]:
@@ -47,6 +51,14 @@ def accused_by_its_layer(entry: corpus.Entry, record: Any) -> bool:
     return entry.expect != "neutralised" or not layers or entry.layer in layers
 
 
+def rejected_by_its_layer(entry: corpus.Entry, record: Any) -> bool:
+    """Return True unless an exploit that a layer is to reject ended otherwise: wrong, or by a mistake of its own."""
+    if entry.expect != "rejected":
+        return True
+    mistaken = not entry.message and OWN_MISTAKE.search(record.arm.message)
+    return record.arm.phase in PHASES.get(entry.layer, {record.arm.phase}) and not mistaken
+
+
 @pytest.fixture(scope="module")
 def records(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     """Judge the entries whose tests run here, and the twins that some are compared with."""
@@ -63,6 +75,7 @@ def test_an_exploit_is_rejected_or_gains_nothing(entry: corpus.Entry, records: d
     record = records[entry.name][-1]
     assert record.judged, record.arm.message
     assert accused_by_its_layer(entry, record), record.findings
+    assert rejected_by_its_layer(entry, record), record
     if corpus.outcome(record, entry.criterion) != "rejected":
         assert entry.expect == "neutralised", record
         twin = records[entry.twin][-1]
