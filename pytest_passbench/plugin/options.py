@@ -57,7 +57,10 @@ def check_names(args: Sequence[str]) -> None:
             if any(option.ini_only and option.dest == setting for option in OPTIONS):
                 remedy = f"write it there, or -o {setting}=VALUE"
                 raise pytest.UsageError(f"{name}: is a setting of the ini file, not an option ({remedy})")
-            remedy = f"{did_you_mean(name, options)}'pytest --help' shows them all"
+            settings = [option for option in OPTIONS if option.ini_only]
+            spellings = {option: option for option in options}
+            spellings |= {f"--passbench-{option.name}": f"-o {option.dest}=VALUE" for option in settings}
+            remedy = f"{did_you_mean(name, spellings)}'pytest --help' shows them all"
             raise pytest.UsageError(f"{line(name)}: there is no such option ({remedy})")
 
 

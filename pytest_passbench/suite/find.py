@@ -206,10 +206,14 @@ def check_value(what: str, value: str, values: Collection[str]) -> None:
     raise UserError(f"no task has the {what} {abbreviated(value)}", remedy=remedy)
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return a question that proposes the most similar of ``names``, and a space; "" if none is similar."""
+def did_you_mean(name: str, names: Iterable[str] | Mapping[str, str]) -> str:
+    """Return a question that proposes the most similar of ``names``, and a space; "" if none is similar.
+
+    A mapping has what to propose for each name.
+    """
     near = difflib.get_close_matches(name, list(names), n=1)
-    return f"did you mean {near[0]}? " if near else ""
+    proposed = [names[item] if isinstance(names, Mapping) else item for item in near]
+    return f"did you mean {proposed[0]}? " if proposed else ""
 
 
 class _Walk:

@@ -388,6 +388,8 @@ def test_a_misspelt_option_is_named_with_the_nearest(bench):
     result = bench.run("--candidate=passes", "--passbench-pipline=direct")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*-pipline: there is no such option (did you mean --passbench-pipeline? *"])
+    result = bench.run("--candidate=passes", "--passbench-polcy=open")
+    result.stderr.fnmatch_lines(["*-polcy: there is no such option (did you mean -o passbench_policy=VALUE? *"])
 
 
 def test_a_setting_of_the_ini_file_that_is_given_as_an_option_is_told_apart(bench):
