@@ -114,15 +114,15 @@ def write_text(path: Path, text: str) -> None:
     """Write a file of UTF-8 and its folder. A reader sees the old file or the whole new one. Raises UserError."""
     # Two processes that write the same file must not write the same temporary file.
     part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with writing(path, "name a folder that you may write to"):
+    with writing(path, "name a folder that you may write to"):
+        try:
             path.parent.mkdir(parents=True, exist_ok=True)
             part.write_text(text, encoding="utf-8")
             part.replace(path)
-    except UserError:
-        with suppress(OSError):
-            part.unlink()
-        raise
+        except OSError:
+            with suppress(OSError):
+                part.unlink()
+            raise
 
 
 def _unreadable(path: Path, error: OSError | ValueError) -> UserError:

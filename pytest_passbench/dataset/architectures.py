@@ -80,8 +80,8 @@ def libraries(names: Collection[str] = (), also: Iterable[Path] = ()) -> dict[st
     def is_left_out(library: str) -> bool:
         return bool(names) and library not in names
 
-    own = (architecture for path in also for architecture in from_file(path))
-    groups = grouped(own, lambda architecture: architecture.library)
+    from_files = (architecture for path in also for architecture in from_file(path))
+    groups = grouped(from_files, lambda architecture: architecture.library)
     suite: list[tuple[str, str, Cases]] = [
         (source.name, source.license, functools.partial(_with_families, source)) for source in tables.SOURCES
     ]

@@ -30,7 +30,7 @@ class Choice:
     """The part of a form that is chosen, with ``reasons`` why calls are left to eager, and ``other`` for the rest."""
 
     def __init__(
-        self, where: str, form: GraphForm, candidates: Iterator[Part], reasons: dict[Node, str], other: str = APART
+        self, where: str, form: GraphForm, candidates: Iterator[Part], reasons: dict[Node, str], other: str
     ) -> None:
         self.where, self.form, self.candidates, self.reasons, self.other = where, form, candidates, reasons, other
         names = dict.fromkeys(op_name(node) for node in form.operators if not is_metadata(node))

@@ -239,7 +239,9 @@ template <class V> struct Sum {
 };
 """,
     "Cascade": """\
-template <class V> struct Cascade {  // adds registers in the order of torch.sum: 16 at a time, then 16 of those
+// Adds registers in the order of torch.sum for up to 65,536 rows: 16 at a time, then 16 of those, and so on. It
+// adds the columns beyond a multiple of 32 otherwise.
+template <class V> struct Cascade {
   V sums[4] = {};
   int64_t count = 0;
   void add(V x) {

@@ -35,11 +35,11 @@ from pytest_passbench.suite.opnames import op_name
 GraphFunction = Callable[..., tuple[Any, ...]]
 MODES = {name + BASELINE: "default" if name == INDUCTOR else name for name in BASELINES}
 """The modes of ``torch.compile`` by the names of the baselines."""
-KERNEL = "cpp_fused"
+KERNEL_NAME = "cpp_fused"
 """Begins the names of the kernels in a generated module."""
 WITHOUT_WORK = frozenset({"assert_size_stride", "clear", "empty_strided_cpu", "reinterpret_tensor", "torch"})
 """Names in a generated wrapper that compute nothing. It has names of dtypes and kernels beside them."""
-CALLS, REPEATS = 10, 10
+TIMED_CALLS, REPEATS = 10, 10
 
 
 @dataclass
@@ -237,12 +237,12 @@ def _generated_code(
     if not all(_computes_nothing(name) for module in modules for name in module.call.__code__.co_names):
         return GeneratedCode(launches)
     with _replaced(modules, lambda _kernel: _nothing):
-        times = timeit.repeat(lambda: call(*values), number=CALLS, repeat=REPEATS)
-    return GeneratedCode(launches, min(times) / CALLS * 1e6)
+        times = timeit.repeat(lambda: call(*values), number=TIMED_CALLS, repeat=REPEATS)
+    return GeneratedCode(launches, min(times) / TIMED_CALLS * 1e6)
 
 
 def _computes_nothing(name: str) -> bool:
-    return name in WITHOUT_WORK or name.startswith(KERNEL) or isinstance(getattr(torch, name, None), torch.dtype)
+    return name in WITHOUT_WORK or name.startswith(KERNEL_NAME) or isinstance(getattr(torch, name, None), torch.dtype)
 
 
 def _nothing(*_args: Any) -> None:
@@ -258,7 +258,7 @@ def _replaced(
         (vars(module), name, kernel)
         for module in modules
         for name, kernel in vars(module).items()
-        if name.startswith(KERNEL)
+        if name.startswith(KERNEL_NAME)
     ]
     for names, name, kernel in kernels:
         names[name] = substitute(kernel)

@@ -416,3 +416,10 @@ def test_a_lite_task_is_right_under_both_criteria(name: str) -> None:
     for mine, theirs, right in zip(ours, eager, exact, strict=True):
         bound = (theirs.double() - right).abs().max() * 4 + torch.finfo(theirs.dtype).eps * right.abs().max()
         assert (mine.double() - right).abs().max() <= bound
+
+
+@pytest.mark.parametrize("rows", [1, 5, 16, 17, 255, 256, 4099])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_sum_over_an_outer_dimension_has_the_bits_of_torch(rows: int, dtype: torch.dtype) -> None:
+    x = torch.randn(2, rows, 64, generator=torch.Generator().manual_seed(rows)).to(dtype)
+    assert_equal(lambda x: (x.sum(1), x.mean(1), x - x.mean(1, keepdim=True)), (x,), exact=True)

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -48,6 +49,7 @@ class ForkedPytest:
         finally:
             if self._code is None:
                 os.killpg(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
         out, err = (path.read_text().splitlines() for path in self._paths)
         return pytest.RunResult(code, out, err, time.monotonic() - self._begin)
 
@@ -66,6 +68,8 @@ def _become_pytest(paths: Sequence[Path], args: Sequence[str]) -> NoReturn:
             del os.environ[name]  # the outer run's
         sys.argv = ["pytest", *args]
         code = int(pytest.main([*args]))
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         os._exit(code)
