@@ -48,19 +48,17 @@ def check_names(args: Sequence[str]) -> None:
     """Raise UsageError for an argument ``--passbench-...`` that is no option, with the nearest one."""
     options = {"--" + name.replace("_", "-") for name in FLAGS}
     options |= {f"--passbench-{option.name}" for option in OPTIONS if not option.ini_only}
+    settings = {f"--passbench-{option.name}": f"-o {option.dest}=VALUE" for option in OPTIONS if option.ini_only}
     arguments = list(args[: args.index("--")] if "--" in args else args)
     for name in (argument.partition("=")[0] for argument in arguments):
         if name.startswith("--passbench-") and name not in options:
             from pytest_passbench.suite.find import did_you_mean
 
-            setting = name.removeprefix("--").replace("-", "_")
-            if any(option.ini_only and option.dest == setting for option in OPTIONS):
-                remedy = f"write it there, or -o {setting}=VALUE"
+            if name in settings:
+                remedy = f"write it there, or {settings[name]}"
                 raise pytest.UsageError(f"{name}: is a setting of the ini file, not an option ({remedy})")
-            settings = [option for option in OPTIONS if option.ini_only]
-            spellings = {option: option for option in options}
-            spellings |= {f"--passbench-{option.name}": f"-o {option.dest}=VALUE" for option in settings}
-            remedy = f"{did_you_mean(name, spellings)}'pytest --help' shows them all"
+            proposal = did_you_mean(name, {*options, *settings}, lambda near: settings.get(near, near))
+            remedy = f"{proposal}'pytest --help' shows them all"
             raise pytest.UsageError(f"{line(name)}: there is no such option ({remedy})")
 
 

@@ -10,7 +10,7 @@ import difflib
 import functools
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -206,14 +206,13 @@ def check_value(what: str, value: str, values: Collection[str]) -> None:
     raise UserError(f"no task has the {what} {abbreviated(value)}", remedy=remedy)
 
 
-def did_you_mean(name: str, names: Iterable[str] | Mapping[str, str]) -> str:
+def did_you_mean(name: str, names: Iterable[str], spelling: Callable[[str], str] = str) -> str:
     """Return a question that proposes the most similar of ``names``, and a space; "" if none is similar.
 
-    A mapping has what to propose for each name.
+    ``spelling`` returns what to write for a name.
     """
     near = difflib.get_close_matches(name, list(names), n=1)
-    proposed = [names[item] if isinstance(names, Mapping) else item for item in near]
-    return f"did you mean {proposed[0]}? " if proposed else ""
+    return f"did you mean {spelling(near[0])}? " if near else ""
 
 
 class _Walk:
