@@ -29,7 +29,7 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.first_pass.write import draft, write
-from pytest_passbench.judge.reading.planning import PlannedAnswer, Planner
+from pytest_passbench.judge.planning.planner import PlannedAnswer, Planner
 from pytest_passbench.judge.session import Session
 from pytest_passbench.judge.survey import survey
 from pytest_passbench.judge.trusted import TrustedSession
@@ -73,14 +73,14 @@ def answers(task: Task, folder: Path) -> list[str]:
 
 def uncompiled(task: Task, folder: Path) -> list[str]:
     """Return what is in the way of a pass's Triton kernels on a device of compute capability 9.0."""
-    plain = Planner.planned
+    plain = Planner.answer_or_mismatch
 
-    def planned(self: Planner, data: Any, _capability: int | None = None) -> PlannedAnswer:
+    def on_device(self: Planner, data: Any, _capability: int | None = None) -> PlannedAnswer:
         tensors = [{**tensor, "device": "cuda:0"} for tensor in data["tensors"]]
         plain(self, {**data, "tensors": tensors}, HOPPER)
         return plain(self, data)
 
-    with mock.patch.object(Planner, "planned", planned):
+    with mock.patch.object(Planner, "answer_or_mismatch", on_device):
         result = survey(folder, "kernels", task)
     errors = [finding.message for finding in result.findings if finding.severity in ("violation", "error")]
     return errors or ([] if result.plans else ["no plan was made"])

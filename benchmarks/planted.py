@@ -35,8 +35,8 @@ from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.case_judge import CaseJudge
 from pytest_passbench.judge.equipment import Equipment
-from pytest_passbench.judge.reading.planning import Planner
-from pytest_passbench.judge.reading.readers import CandidateReaders
+from pytest_passbench.judge.planning.candidate_readers import CandidateReaders
+from pytest_passbench.judge.planning.planner import Planner
 from pytest_passbench.judge.session import Session
 from pytest_passbench.kernels import cpp
 from pytest_passbench.protocol import Order

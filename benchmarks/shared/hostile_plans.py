@@ -13,7 +13,7 @@ import torch
 
 from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.judge.builder.build import BuiltLibrary
-from pytest_passbench.judge.reading.planning import Planner, check
+from pytest_passbench.judge.planning.planner import Planner, check
 from pytest_passbench.kernels import signatures
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Allocate, Argument, LaunchPlan, Operand, Request, contiguous

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.core.rejected import Rejected, plan_refused
-from pytest_passbench.judge.reading.planning import check
+from pytest_passbench.judge.planning.planner import check
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Argument, LaunchPlan, Request, contiguous
 from pytest_passbench.runner.replay import replay

@@ -93,7 +93,7 @@ class Traces:
         by_node = dict(zip(self.part.arguments, zip(*columns, strict=True), strict=True))
         tensors = {node: by_node[node] for node in self.part.tensors}
         if any(not isinstance(x, TensorForm) for forms in tensors.values() for x in forms):
-            raise Unsupported("an argument that is no tensor")
+            raise Unsupported("an argument that is not a tensor")
         orders = {node: _order(forms) for node, forms in tensors.items()}
         varying = frozenset(node for node, forms in tensors.items() if len({form.dtype for form in forms}) > 1)
         holes = {node: by_node[node] for node in self.part.arguments if node not in tensors}

@@ -38,7 +38,7 @@ class Lengths:
         for name, values in self.holes.items():
             if values == number.columns:
                 return name
-        raise Unsupported("a number that is no argument")
+        raise Unsupported("a number that is not an argument")
 
     def shape(self, sizes: Sequence[int]) -> str:
         """Return a shape: an argument's, if it is one."""

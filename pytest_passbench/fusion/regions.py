@@ -57,7 +57,7 @@ def reason(node: Node) -> str:
         return "a call on no tensor"
     leaves = pytree.tree_leaves(node.meta["val"])
     if not leaves or not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
-        return "a result that is no tensor"
+        return "a result that is not a tensor"
     inputs = list(node.all_input_nodes)
     try:
         recorded = trace(_call(node, inputs), [value.meta["val"] for value in inputs], overwrite=not _is_shared(node))

@@ -56,7 +56,7 @@ class Recorder(TorchDispatchMode):
         if not isinstance(item, torch.Tensor):
             return item
         if storage_of(item) not in self.buffers:
-            raise Unsupported("a tensor that is no argument")
+            raise Unsupported("a tensor that is not an argument")
         buffer = self.buffers[storage_of(item)]
         if item.dtype != buffer.dtype or item.is_conj() or item.is_neg():
             raise Unsupported("a view as another dtype")
@@ -99,7 +99,7 @@ class Recorder(TorchDispatchMode):
     def _results(self, call: Call, result: Any) -> None:
         for place, tensor in enumerate(result if isinstance(result, (list, tuple)) else [result]):
             if not isinstance(tensor, torch.Tensor):
-                raise Unsupported(f"{call.name}: a result that is no tensor")
+                raise Unsupported(f"{call.name}: a result that is not a tensor")
             if storage_of(tensor) not in self.buffers:
                 call.results.append(self.add(tensor, maker=call, place=place))
 
@@ -165,7 +165,7 @@ def trace(
     single = isinstance(result, torch.Tensor)
     results = [result] if single else list(result)
     if not all(isinstance(tensor, torch.Tensor) for tensor in results):
-        raise Unsupported("a result that is no tensor")
+        raise Unsupported("a result that is not a tensor")
     values = tuple(recorder.value(tensor) for tensor in results)
     for value in (*arguments, *values):
         if value.dtype not in C_TYPES:

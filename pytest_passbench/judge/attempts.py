@@ -29,7 +29,7 @@ from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.devices import clock_of, start_template
 from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.machine.cores import device_locks, exclusive, pinned
-from pytest_passbench.judge.reading.reader import READING
+from pytest_passbench.judge.planning.reader_process import READING
 from pytest_passbench.judge.trial import Trial
 from pytest_passbench.protocol import Order
 

@@ -23,9 +23,9 @@ from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.inputs import default as default_generator
 from pytest_passbench.judge.measure.allowance import REMEASURED, REMEASURED_TO_REFERENCE, Allowance, Budget
 from pytest_passbench.judge.measure.noise import Noise
-from pytest_passbench.judge.reading.planning import TOO_SLOW_BEFORE, Planner
-from pytest_passbench.judge.reading.reader import is_without_answer
-from pytest_passbench.judge.reading.readers import CandidateReaders
+from pytest_passbench.judge.planning.candidate_readers import CandidateReaders
+from pytest_passbench.judge.planning.planner import TOO_SLOW_BEFORE, Planner
+from pytest_passbench.judge.planning.reader_process import is_without_answer
 from pytest_passbench.judge.results import Baselines, keep_earlier, put
 from pytest_passbench.judge.trial import Trial
 from pytest_passbench.protocol import Order

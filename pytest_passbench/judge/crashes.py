@@ -150,7 +150,7 @@ def _cause(head: TraceHead, rows: Sequence[TraceRow]) -> str:
     if head.signal not in (signal.SIGSEGV, signal.SIGBUS):
         return _CAUSES.get(head.signal, "")
     if head.code == _KERNEL_CODE:
-        return "uses an address that is none, or that is not aligned as a vector instruction needs it?"
+        return "uses an address that cannot exist, or that is not aligned as a vector instruction needs it?"
     access = _ACCESS.get(head.access, "reads or writes")
     for row in rows:
         if row.guard_start <= head.address < row.start:

@@ -37,7 +37,7 @@ from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.machine.cores import Awake, Cores
 from pytest_passbench.judge.machine.gpu import HeldOpen, device_state
 from pytest_passbench.judge.machine.process import allowed
-from pytest_passbench.judge.reading.readers import CandidateReaders
+from pytest_passbench.judge.planning.candidate_readers import CandidateReaders
 from pytest_passbench.protocol import BASELINE, READ
 from pytest_passbench.suite.limits import machine_bytes
 

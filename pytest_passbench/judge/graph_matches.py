@@ -27,7 +27,7 @@ from pytest_passbench.judge.arms.failures import ArmFailure, ending
 from pytest_passbench.judge.arms.wire import hear
 from pytest_passbench.judge.builder.store import ContentStore, cache_folder
 from pytest_passbench.judge.case import smallest
-from pytest_passbench.judge.reading.readers import CandidateReaders
+from pytest_passbench.judge.planning.candidate_readers import CandidateReaders
 from pytest_passbench.judge.results import pass_reports
 from pytest_passbench.protocol import send
 from pytest_passbench.suite.build import check_graphs

@@ -21,7 +21,7 @@ from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.measure.allowance import QUICK
 from pytest_passbench.judge.measure.noise import Noise
-from pytest_passbench.judge.reading.reader import is_without_answer
+from pytest_passbench.judge.planning.reader_process import is_without_answer
 from pytest_passbench.judge.trial import Trial
 from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.limits import check_memory

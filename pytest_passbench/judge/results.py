@@ -25,7 +25,7 @@ from pytest_passbench.judge.arms.names import AGAINST, CANDIDATE, EAGER, REFEREN
 from pytest_passbench.judge.arms.template import Template
 from pytest_passbench.judge.audits.auditor import Auditor
 from pytest_passbench.judge.case import Case
-from pytest_passbench.judge.reading.planning import Planner
+from pytest_passbench.judge.planning.planner import Planner
 from pytest_passbench.judge.verify.checker import Checker
 from pytest_passbench.suite.taskfile import task_hash
 from pytest_passbench.timing.looks import FIRST_LOOK

@@ -31,9 +31,9 @@ from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.devices import start_template
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
-from pytest_passbench.judge.reading.planning import PlannedAnswer, Planner
-from pytest_passbench.judge.reading.reader import LibrarySource, named
-from pytest_passbench.judge.reading.readers import CandidateReaders
+from pytest_passbench.judge.planning.candidate_readers import CandidateReaders
+from pytest_passbench.judge.planning.planner import PlannedAnswer, Planner
+from pytest_passbench.judge.planning.reader_process import LibrarySource, named
 from pytest_passbench.judge.results import pass_reports
 from pytest_passbench.protocol import READ, Order
 from pytest_passbench.suite.limits import check_memory
@@ -234,7 +234,7 @@ class _Noting:
     note: Callable[[str, str, PlannedAnswer], None]
 
     def answer(self, data: Any, capability: int | None) -> PlannedAnswer:
-        answer = self.planner.planned(data, capability)
+        answer = self.planner.answer_or_mismatch(data, capability)
         if answer.plan:
             self.note(self.subgraph, str(data["name"]), answer)
         return answer

@@ -26,7 +26,7 @@ from pytest_passbench.judge.equipment import Built
 from pytest_passbench.judge.inputs import Batch
 from pytest_passbench.judge.measure.allowance import Allowance
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
-from pytest_passbench.judge.reading.planning import Planner
+from pytest_passbench.judge.planning.planner import Planner
 from pytest_passbench.judge.results import Writer, pass_reports, speed_of
 from pytest_passbench.judge.verify.checker import Checker, LateFloat64, WrongCall
 from pytest_passbench.protocol import Order

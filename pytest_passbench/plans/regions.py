@@ -72,7 +72,7 @@ def graph_module(text: str) -> GraphModule:
     try:
         data = _GRAPH.check(json.loads(text))
     except (ValueError, RecursionError) as error:
-        raise refusal("a graph that is no JSON") from error
+        raise refusal("a graph that is not JSON") from error
     graph = from_data(data["graph"], data["names"]).graph
     nodes = [node for node in graph.nodes if node.op != "output"]
     if len(data["values"]) != len(nodes):

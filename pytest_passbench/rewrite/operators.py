@@ -81,4 +81,4 @@ def added_name(name: str, value: Any, sources: Sequence[Any]) -> str:
     before = next((source for source in sources if isinstance(source, torch.Tensor)), value)
     if name in _CASTS and before.dtype != value.dtype:
         return f"{name} (a cast)"
-    return f"{name} (an index that is no slice)" if name == "getitem" else name
+    return f"{name} (an index that is not a slice)" if name == "getitem" else name

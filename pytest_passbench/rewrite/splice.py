@@ -123,7 +123,7 @@ def identifier(name: str) -> str:
 
 
 def _result(node: Node) -> Result | None:
-    """Return the dtype and shape of a node's value, or None if that is no tensor that a plan could return."""
+    """Return the dtype and shape of a node's value, or None if it is not a tensor that a plan could return."""
     form = planned_form(value_of(node))
     return None if form is None else Result(form.dtype, form.shape)
 

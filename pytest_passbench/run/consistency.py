@@ -12,7 +12,7 @@ from pytest_passbench.core.run import Run
 from pytest_passbench.core.seed import Secret, commitment
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task, larger
-from pytest_passbench.judge.reading.planning import TOO_SLOW_BEFORE
+from pytest_passbench.judge.planning.planner import TOO_SLOW_BEFORE
 from pytest_passbench.suite import find
 from pytest_passbench.suite.find import TaskRef, of_shard
 from pytest_passbench.suite.sizes import MAX_REFUSED, SizeMap, draws, size_map

@@ -309,5 +309,5 @@ def _integer(kind: Any, value: Any) -> int:
             raise NotNative(f"passbench.h has no dtype {value}")
         return DTYPE_CODES[value]
     if kind is ctypes.c_void_p or not isinstance(value, int):
-        raise NotNative("launches a kernel with an argument that is no number")
+        raise NotNative("launches a kernel with an argument that is not a number")
     return int(kind(value).value)

@@ -23,7 +23,7 @@ CRASHES = {
     "reads-behind": (LOOP.format("0", "1 << 30", "out[0] += y[n + (i << 16)];"), "SIG", "reads past the end of a1?"),
     "null-pointer": ("volatile float* p = n ? nullptr : out; *p = 1.0f;", "SIG", "writes through a null pointer?"),
     "stray": ("*(volatile float*)(out - (n << 24)) = 1.0f;", "SIGSEGV", "writes far from all of its arguments"),
-    "no-address": ("*(volatile float*)(out + (n << 52)) = 1.0f;", "SIGSEGV", "uses an address that is none"),
+    "no-address": ("*(volatile float*)(out + (n << 52)) = 1.0f;", "SIGSEGV", "uses an address that cannot exist"),
     "aborts": ("if (n) abort();", "SIGABRT", "calls abort, throws an exception"),
     "divides": ("volatile int64_t zero = 0; out[0] = n / zero;", "SIGFPE", "divides an integer by zero?"),
     "recurses": ("out[0] = deep(n, out);", "SIGSEGV", "or a stack that ran over?"),

@@ -23,7 +23,7 @@ from pytest_passbench.core.schema import read
 from pytest_passbench.judge.arms import replies
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.reading.reader import Reader
+from pytest_passbench.judge.planning.reader_process import ReaderProcess
 from pytest_passbench.plans import graphs, values
 from pytest_passbench.plans import parse as plan_parse
 from pytest_passbench.protocol import LENGTH
@@ -160,7 +160,7 @@ def test_whatever_a_reader_says_ends_as_a_plan_or_as_its_failure(seed: int) -> N
         theirs.shutdown(socket.SHUT_WR)
         arm: Any = _Arm()
         try:
-            reader = Reader(arm, mine, log, "/candidate", PassDir(Path("cand"), ("p",)), os.getpid())
+            reader = ReaderProcess(arm, mine, log, "/candidate", PassDir(Path("cand"), ("p",)), os.getpid())
             reader.record(hostile.request(), "kernels")
         except (ArmFailure, Rejected):
             return

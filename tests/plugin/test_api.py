@@ -9,7 +9,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import DISQUALIFIED, ArmResult, Finding, PassReport, Record, Speed
 from pytest_passbench.core.settings import Settings
-from pytest_passbench.judge.reading.planning import TOO_SLOW_BEFORE
+from pytest_passbench.judge.planning.planner import TOO_SLOW_BEFORE
 from pytest_passbench.plugin.benchmark import other_times
 from pytest_passbench.plugin.failures import OF_WRAPPERS, TaskFailedError
 from pytest_passbench.plugin.live import RunProgress, outcome, spell

@@ -14,7 +14,7 @@ from pytest_passbench.candidate.files import pack
 from pytest_passbench.candidate.layout import PassDir
 from pytest_passbench.judge.arms import processes, sandbox
 from pytest_passbench.judge.arms.arm import Arm, ArmSettings
-from pytest_passbench.judge.reading.reader import start_reader
+from pytest_passbench.judge.planning.reader_process import start_reader
 from pytest_passbench.judge.survey import survey
 from pytest_passbench.plans.graphs import from_data
 from pytest_passbench.protocol import READ

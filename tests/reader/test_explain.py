@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_passbench.core.run import Run
-from pytest_passbench.judge.reading import reader
+from pytest_passbench.judge.planning import reader_process
 from pytest_passbench.judge.survey import survey
 from pytest_passbench.report.report import caveats
 from shared.workspace import AS_EAGER
@@ -40,7 +40,7 @@ def test_a_wrapper_that_raises(bench, wrapper):
 @pytest.mark.slow
 @pytest.mark.sandbox
 def test_what_takes_too_much_memory_while_it_is_read_is_ended(bench, wrapper, monkeypatch):
-    monkeypatch.setattr(reader, "MAX_MEMORY_BYTES", 1 << 30)
+    monkeypatch.setattr(reader_process, "MAX_MEMORY_BYTES", 1 << 30)
     bench.task()
     head = "import time\nfull = b'x' * (2 << 30)\ntime.sleep(600)"
     bench.candidate({"p": wrapper(AS_EAGER, head)})
@@ -51,7 +51,7 @@ def test_what_takes_too_much_memory_while_it_is_read_is_ended(bench, wrapper, mo
 
 @pytest.mark.sandbox
 def test_what_is_read_by_itself_has_its_time_of_the_processor(bench, wrapper, monkeypatch):
-    monkeypatch.setattr(reader, "LOADING_SECONDS", 1.0)
+    monkeypatch.setattr(reader_process, "LOADING_SECONDS", 1.0)
     busy = "rows = [[0 for _ in range(10) if False] for _ in range(10**10) if False]"
     folder = bench.candidate({"p": wrapper(AS_EAGER, busy)})
     (finding,) = survey(folder).findings

@@ -39,7 +39,7 @@ class KernelReference:
         try:
             return cls.from_json(jsontext.read(text.encode("utf-8", "surrogatepass")))
         except (Rejected, ValueError) as error:
-            message = f"names a Triton kernel in a form that is none: {error}"
+            message = f"names a Triton kernel in an unknown form: {error}"
             raise plan_refused("plan", message) from error
 
     @classmethod

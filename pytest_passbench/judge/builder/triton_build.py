@@ -119,7 +119,7 @@ def _answers(data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
         try:
             form = read(DESCRIPTION, data[place : place + described])
         except Rejected as error:
-            raise CompileFailed(f"Triton's compiler answers in a form that is none: {error}") from error
+            raise CompileFailed(f"Triton's compiler gave an invalid answer: {error}") from error
         place += described + code
         yield form, data[place - code : place]
 

@@ -72,7 +72,7 @@ class OutputForm:
             return f"a {self.dtype} tensor of shape {list(self.shape)} on {self.device}"
         if self.kind == KIND_COUNT:
             return counted(self.count, "output") if self.count >= 0 else "no tuple of outputs"
-        return "a number" if self.kind == KIND_SCALAR else "an object that is no plain tensor"
+        return "a number" if self.kind == KIND_SCALAR else "an object that is not a plain tensor"
 
 
 #: Stands for a form in a runner's table that is not possible.

@@ -126,11 +126,11 @@ threading.Thread(target=spin, daemon=True).start()
 
 def test_what_a_pass_starts_while_it_is_read_stands_still_while_blocks_run(bench, wrapper, monkeypatch):
     from pytest_passbench.judge.measure.cpu_clock import CpuClock
-    from pytest_passbench.judge.reading import reader
+    from pytest_passbench.judge.planning import reader_process
 
     bench.task()
     bench.candidate({"p": wrapper("return torch.nn.functional.gelu(x) + y", SPINNING)})
-    readers, seen, freeze = [], [], reader.freeze
+    readers, seen, freeze = [], [], reader_process.freeze
 
     def noted(arm, *limit):
         readers.append(arm)
@@ -143,7 +143,7 @@ def test_what_a_pass_starts_while_it_is_read_stands_still_while_blocks_run(bench
 
         return watching
 
-    monkeypatch.setattr(reader, "freeze", noted)
+    monkeypatch.setattr(reader_process, "freeze", noted)
     monkeypatch.setattr(CpuClock, "fork", watched(CpuClock.fork))  # before the blocks of a pair
     monkeypatch.setattr(CpuClock, "close", watched(CpuClock.close))  # after all blocks
     records = bench.judge(policy="open")

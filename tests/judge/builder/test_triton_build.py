@@ -26,8 +26,8 @@ from pytest_passbench.judge.builder.build import BuiltLibrary
 from pytest_passbench.judge.builder.compile_errors import LIMIT, CompileFailed
 from pytest_passbench.judge.builder.triton_build import CompiledLaunch, TritonBuilder
 from pytest_passbench.judge.builder.triton_types import Specialised, specialise
-from pytest_passbench.judge.reading import planning
-from pytest_passbench.judge.reading.planning import Planner
+from pytest_passbench.judge.planning import planner as planner_module
+from pytest_passbench.judge.planning.planner import Planner
 from pytest_passbench.kernels.signatures import Signature
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Argument, Operand, TritonLaunch, TritonType, contiguous
@@ -460,7 +460,7 @@ def test_the_kernels_of_many_plans_are_no_reason_to_refuse_the_next(
         asked.append(source)
         return BuiltLibrary(source.encode() * 10, {"f": Signature("void", ("pointer",), frozenset({0}))})
 
-    monkeypatch.setattr(planning, "MAX_LIBRARY_BYTES", 250)
+    monkeypatch.setattr(planner_module, "MAX_LIBRARY_BYTES", 250)
     reader: Any = Reader(plan)
     builder: Any = SimpleNamespace(library=library)
     planner = Planner(reader, builder, TritonBuilder(WEAK, None), "kernels", folder, "")

@@ -22,7 +22,7 @@ from pytest_passbench.judge.arms import replies, sandbox
 from pytest_passbench.judge.arms.template import Answer
 from pytest_passbench.judge.arms.wire import hear
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
-from pytest_passbench.judge.reading.planning import Planner
+from pytest_passbench.judge.planning.planner import Planner
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Argument, LaunchPlan, Operand, Request, TritonLaunch, Tuned, contiguous
 from pytest_passbench.plans.machine_code import Binary, Passed

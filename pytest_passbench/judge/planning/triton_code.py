@@ -30,7 +30,7 @@ def checked_text(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path
             continue
         unknown = [name for name, _value in launch.arguments if name not in text.parameters]
         if unknown:
-            raise plan_refused("argument", f"launches {text.name} with {unknown[0]}, which is none of its parameters")
+            raise plan_refused("argument", f"launches {text.name} with {unknown[0]}, which it has no parameter for")
         try:
             check_options(dict(launch.options))
         except ValueError as error:

@@ -15,8 +15,8 @@ from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, is_fault
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
-from pytest_passbench.judge.reading.planning import Planner
-from pytest_passbench.judge.reading.reader import start_reader
+from pytest_passbench.judge.planning.planner import Planner
+from pytest_passbench.judge.planning.reader_process import start_reader
 
 #: The digest of a candidate's files, and the path of one of its pass directories.
 _Key = tuple[str, Path]

@@ -52,17 +52,17 @@ class LibrarySource:
     line: int
 
 
-def start_reader(arm: Arm, folder: str, passes: PassDir) -> Reader:
+def start_reader(arm: Arm, folder: str, passes: PassDir) -> ReaderProcess:
     """Have a reader forked for a pass directory, which is ``folder`` in the sandbox. Raises ArmFailure."""
     if "region" in passes.kinds:
         arm.import_compiler()
     inductor = "inductor" in passes.kinds
     message = {"op": "reader", "folder": folder, "stems": list(passes.stems), "inductor": inductor}
     channel, log, number = arm.fork(message)
-    return Reader(arm, channel, log, folder, passes, arm.outer(number))
+    return ReaderProcess(arm, channel, log, folder, passes, arm.outer(number))
 
 
-class Reader:
+class ReaderProcess:
     """A process with the modules of a pass directory. It starts in the background; :meth:`passes` waits for it."""
 
     def __init__(
@@ -142,7 +142,7 @@ class Reader:
         except Rejected as error:
             if error.layer == "plan":
                 raise
-            message = f"was recorded as something that is no launch plan: {error}"
+            message = f"was recorded as an invalid launch plan: {error}"
             raise plan_refused("plan", message) from error
 
     def _failed(self, name: str, kind: str, content: Any) -> ArmFailure:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.reading.reader import Reader
-from pytest_passbench.judge.reading.readers import CandidateReaders
+from pytest_passbench.judge.planning.candidate_readers import CandidateReaders
+from pytest_passbench.judge.planning.reader_process import ReaderProcess
 from pytest_passbench.protocol import send
 from support.forged_messages import CHANNELS
 
@@ -115,7 +115,7 @@ def test_a_reader_is_heard_whatever_the_number_of_its_channel():
         channel = socket.socket(fileno=fcntl.fcntl(ours.fileno(), fcntl.F_DUPFD, 1100))
         send(theirs, {"status": "failed", "message": "no such module"})
         with channel, pytest.raises(ArmFailure, match="no such module"):
-            Reader(arm, channel, log, "/candidate", passes, None).passes()
+            ReaderProcess(arm, channel, log, "/candidate", passes, None).passes()
 
 
 def test_a_failure_to_load_that_is_remembered_does_not_grow():

@@ -25,8 +25,8 @@ from pytest_passbench.judge.audits.findings import describe, violation, warning
 from pytest_passbench.judge.builder.build import Builder, BuiltLibrary
 from pytest_passbench.judge.builder.compile_errors import CompileFailed, explained
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
-from pytest_passbench.judge.reading.reader import VIOLATIONS, Reader, named
-from pytest_passbench.judge.reading.triton_code import checked_text, machine_code
+from pytest_passbench.judge.planning.reader_process import VIOLATIONS, ReaderProcess, named
+from pytest_passbench.judge.planning.triton_code import checked_text, machine_code
 from pytest_passbench.kernels.signatures import Signature
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import (
@@ -122,7 +122,7 @@ def _left_to_eager(reason: str) -> PlannedAnswer:
 class Planner:
     """The judge's planner for a pass directory, which is ``root`` on disk and ``folder`` within the candidate."""
 
-    reader: Reader
+    reader: ReaderProcess
     builder: Builder
     triton: TritonBuilder
     policy: Policy
@@ -168,13 +168,13 @@ class Planner:
         plan returns another shape or a narrower dtype than the operators that it replaces, since its kernel may write
         beyond it. A wider dtype may be undone by the operators that follow, so the outputs decide.
         """
-        planned = self.planned(data, capability)
+        planned = self.answer_or_mismatch(data, capability)
         if planned.mismatch is not None and not planned.mismatch.wider:
             file = self.root / f"{data['name']}.py"
             raise ArmFailure(planned.mismatch.status, "plan", f"{file}: {planned.mismatch.message}")
         return planned
 
-    def planned(self, data: Any, capability: int | None = None) -> PlannedAnswer:
+    def answer_or_mismatch(self, data: Any, capability: int | None = None) -> PlannedAnswer:
         """Return the answer to a template's request as :meth:`answer` does, but also if it has a ``mismatch``.
 
         Unless that is a wider dtype, the message is the plan of zeros that stands in for it.
@@ -182,18 +182,18 @@ class Planner:
         try:
             request = parse.request(data)
         except Rejected as error:
-            raise ArmFailure("integrity", "plan", f"a request that is none: {error}") from error
+            raise ArmFailure("integrity", "plan", f"its template sent no valid request: {error}") from error
         self._ask(request.name)
         key = f"{capability} {request!r}"
         if key not in self._answers:
             with self._asking(request.name):
-                self._answers[key] = self._answer(request, capability)
+                self._answers[key] = self._record(request, capability)
         return self._answers[key]
 
     def regions(self, name: str, graph: str, here: bool = False) -> list[list[str]]:
         """Return the regions of a template's graph that a pass supports. Raises ArmFailure if it fails.
 
-        ``here`` as in :meth:`Reader.regions`: the planner must not be asked for plans after that.
+        ``here`` as in :meth:`ReaderProcess.regions`: the planner must not be asked for plans after that.
 
         The failure is a violation if they are no regions of the graph: only a process that was tampered with says so.
         """
@@ -204,7 +204,7 @@ class Planner:
             try:
                 calls = graph_module(graph).graph
             except Rejected as error:
-                raise ArmFailure("integrity", "plan", f"a graph that is none: {error}") from error
+                raise ArmFailure("integrity", "plan", f"its template sent no valid graph: {error}") from error
             with self._asking(question):
                 regions = self.reader.regions(name, graph, here)
             try:
@@ -215,7 +215,7 @@ class Planner:
             self._regions[key] = regions
         return self._regions[key]
 
-    def _answer(self, request: Request, capability: int | None) -> PlannedAnswer:
+    def _record(self, request: Request, capability: int | None) -> PlannedAnswer:
         try:
             plan = self.reader.record(request, self.policy)
             if isinstance(plan, str):
