@@ -32,11 +32,12 @@ from pytest_passbench.judge.verify.checker import Checker, LateFloat64, WrongCal
 from pytest_passbench.protocol import Order
 from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import Arms, measure
-from pytest_passbench.timing.rounds import calls_per_block
+from pytest_passbench.timing.rounds import awake_seconds, calls_per_block
 
 #: Time of the audit that measuring leaves: seconds, and calls of the candidate.
 AUDIT_SECONDS, AUDIT_CALLS = 0.5, 24
 MAX_PROBES = 20
+SHORT_CALL_SECONDS = 1e-3  # of which a block of one call does not tell how much of it is waking
 LONG_CALL_SECONDS, VERY_LONG_CALL_SECONDS = 4e-3, 40e-3  # cold caches change such calls little
 FLOAT64_PROBES = 1  # probes that are compared with float64. Of later calls, chance decides
 PROBE_SHARE = 0.25  # of later probes that are verified
@@ -138,7 +139,7 @@ class Trial:
 
         clock = clock_of(self.orders[EAGER].device)(templates, program, bench, after_round)
         try:
-            per_call = probe(clock, checker, bench, templates)
+            per_call, block = probe(clock, checker, bench, templates, self.allowance)
             for arm, standing in checker.standings.items():
                 if standing.wrong:
                     self._templates.drop_wrong(arm)
@@ -146,7 +147,7 @@ class Trial:
                 if CANDIDATE in templates and templates[CANDIDATE].interpreted:
                     with bench.phases("audit"):
                         self.auditor.untimed(clock.runners, checker)  # its runner ends before others are timed
-                self._measure(clock, checker, per_call, self.stopping)
+                self._measure(clock, checker, per_call, block, self.stopping)
             if CANDIDATE in templates and self.stopping is not None:
                 with bench.phases("audit"):
                     self.auditor.measured(templates[CANDIDATE], clock, checker, per_call, self.measured)
@@ -158,14 +159,17 @@ class Trial:
         self.writer.answers(checker, templates)
         self._wrong_call = checker.wrong_call
 
-    def _measure(self, clock: CpuClock, checker: Checker, per_call: Mapping[str, float], stopping: Stopping) -> None:
+    def _measure(
+        self, clock: CpuClock, checker: Checker, per_call: Mapping[str, float], block: float, stopping: Stopping
+    ) -> None:
         """Measure the arms that are left, if any can be timed, and write their speeds."""
         bench, allowance = self.bench, self.allowance
         judged = _judged(arm for arm, template in self._templates.ready.items() if not template.interpreted)
         if not judged:
             return
         timed = [EAGER, *judged, *([TWIN] if TWIN in self._templates.ready else [])]
-        form = allowance.shape(max(per_call[arm] for arm in timed), clock.block_seconds, bench.layout.slots)
+        call = max(per_call[arm] for arm in timed)
+        form = allowance.shape(call, block, clock.block_seconds, bench.layout.slots)
         clock.calls = form.calls
         clock.keep(timed)
         checker.expect_pairs(form.rounds)
@@ -345,17 +349,21 @@ def _matches(template: Template) -> bool:
     return any(report.matches for report in pass_reports(template.report["passes"], uncounted=template.uncounted))
 
 
-def probe(clock: CpuClock, checker: Checker, bench: Bench, programs: Collection[str]) -> dict[str, float]:
-    """Return the seconds per call of every arm, from blocks that look like any other. Some calls are verified.
+def probe(
+    clock: CpuClock, checker: Checker, bench: Bench, programs: Collection[str], allowance: Allowance
+) -> tuple[dict[str, float], float]:
+    """Return the seconds per call of every arm, and those of a block. Some calls are verified.
 
     ``programs`` are the arms, and eager in float64 if it has been built. The checker takes over its runner.
     A single call after a stop has cold caches, and may take several times as long as one in a row. So blocks grow
-    until they are about as long as the measured ones. Raises ArmFailed.
+    until they are about as long as the measured ones, which are longer the more a first call takes beyond others.
+    Blocks look like any other. Raises ArmFailed.
     """
     clock.calls = bench.layout.slots
     clock.fork()
     calls, arms = 1, [arm for arm in programs if arm != FLOAT64]
     times, exact = dict.fromkeys(arms, math.inf), 0.0
+    single, block = dict[str, float](), clock.block_seconds
     for number in range(MAX_PROBES):
         before = max(times.values())
         if number == FLOAT64_PROBES:
@@ -372,10 +380,16 @@ def probe(clock: CpuClock, checker: Checker, bench: Bench, programs: Collection[
         if number and slowest > (LONG_CALL_SECONDS if warm else VERY_LONG_CALL_SECONDS):
             break
         if slowest > SETTLED * before:  # repetition does not make it faster
-            if calls * slowest > MIN_BLOCK_SHARE * clock.block_seconds or calls == bench.layout.slots:
+            if calls == 1:
+                single = times
+            else:
+                needed = min(awake_seconds(single, times, calls), allowance.longest_block(clock.block_seconds))
+                block = max(clock.block_seconds, needed)
+            told = calls > 1 or slowest > SHORT_CALL_SECONDS
+            if (told and calls * slowest > MIN_BLOCK_SHARE * block) or calls == bench.layout.slots:
                 if warm:
                     break
                 continue
-            block_calls = calls_per_block(slowest, clock.block_seconds, bench.layout.slots)
-            calls, times = max(block_calls, min(3 * calls, bench.layout.slots)), dict.fromkeys(arms, math.inf)
-    return times
+            block_calls = calls_per_block(slowest, block, bench.layout.slots)
+            calls, times = max(block_calls, min(2 * calls, bench.layout.slots)), dict.fromkeys(arms, math.inf)
+    return times, block

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
@@ -17,6 +17,10 @@ MAX_NEW_PAGES = 4  # few small pages cost little; a huge page, 512 of them, cost
 #: Blocks of this length keep the cost of stopping and continuing a runner near 2 %. Longer ones would more often be
 #: interrupted by another process's timer tick.
 BLOCK_SECONDS = 0.5e-3
+#: A process that has just woken has cold caches and cold tables of pages. So its first call takes longer, by 20 us on
+#: one machine and 200 us on another. Blocks are made longer, up to so many times, until that is at most this share of
+#: each arm's.
+WAKING_SHARE, MAX_LONGER = 0.1, 4
 #: Seconds of timed blocks per pair, both arms, if the blocks agree. The rest of the spread is then that of the
 #: processes, which more blocks do not reduce.
 PAIR_SECONDS = 0.016
@@ -81,25 +85,42 @@ def calls_per_block(call: float, target: float = BLOCK_SECONDS, max_calls: int =
     return max(1, min(max_calls, round(target / call)))
 
 
+def awake_seconds(single: Mapping[str, float], several: Mapping[str, float], calls: int) -> float:
+    """Return the seconds of a block, of the slowest arm's, in which waking takes :data:`WAKING_SHARE` of no arm's.
+
+    ``single`` has the seconds of an arm's block of one call, ``several`` those per call of a block of ``calls`` (two
+    or more). What a single call takes longer than each further one is the waking.
+    """
+    pace, needed = dict[str, float](), 0.0
+    for arm, per_call in several.items():
+        pace[arm] = max((calls * per_call - single[arm]) / (calls - 1), WAKING_SHARE * per_call)
+        needed = max(needed, (single[arm] - pace[arm]) / (WAKING_SHARE * pace[arm]))
+    return needed * max(pace.values(), default=0.0)
+
+
+def longest_block(usual: float, pair: float) -> float:
+    """Return the most seconds of a block, for blocks that have ``usual`` seconds and pairs of ``pair`` seconds."""
+    return max(usual, min(MAX_LONGER * usual, pair / (2 * MIN_ROUNDS)))
+
+
 def shape(
     call: float,
     *,
     target: float = BLOCK_SECONDS,
+    first: float = PAIR_SECONDS,
     pair: float = MAX_PAIR_SECONDS,
     max_calls: int = 1 << 16,
     precise: float | None = None,
 ) -> Shape:
     """Return the calls and rounds of a pair for a subgraph whose slowest arm takes ``call`` seconds.
 
-    A block takes about ``target`` seconds. A pair may take ``pair`` seconds of blocks for every two arms, and
-    begins with :data:`PAIR_SECONDS` of them, more if blocks are longer. It goes on until its value is as ``precise``
-    as asked. It begins with at most :data:`MAX_FIRST_ROUNDS` rounds. Long calls get fewer rounds, but at least
-    :data:`MIN_ROUNDS`.
+    A block takes about ``target`` seconds. A pair begins with ``first`` seconds of blocks for every two arms, and may
+    take ``pair``. It goes on until its value is as ``precise`` as asked. It begins with at most
+    :data:`MAX_FIRST_ROUNDS` rounds. Long calls get fewer rounds, but at least :data:`MIN_ROUNDS`.
     """
     calls = calls_per_block(call, target, max_calls)
     each = max(2 * calls * call, 1e-9)
-    usual = int(min(pair, PAIR_SECONDS * target / BLOCK_SECONDS) / each)
-    rounds = max(MIN_ROUNDS, min(MAX_FIRST_ROUNDS, usual) // 2 * 2)
+    rounds = max(MIN_ROUNDS, min(MAX_FIRST_ROUNDS, int(min(pair, first) / each)) // 2 * 2)
     return Shape(calls, rounds, min(MAX_LENGTHENING * rounds, int(pair / each)), precise)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from pytest_passbench.timing.looks import FIRST_LOOK, TO_EAGER, TO_REFERENCE
-from pytest_passbench.timing.rounds import BLOCK_SECONDS, MAX_PAIR_SECONDS, Shape, shape
+from pytest_passbench.timing.rounds import BLOCK_SECONDS, MAX_PAIR_SECONDS, PAIR_SECONDS, Shape, longest_block, shape
 
 #: The fewest seconds of timed blocks per pair. With less, a run spends its time on forks and warming up.
 MIN_PAIR_SECONDS = 0.004
@@ -40,14 +40,24 @@ class Allowance:
     pairs: int = TO_EAGER.pairs[-2]
     precise: float | None = None
 
-    def shape(self, call: float, block: float, max_calls: int) -> Shape:
+    def shape(self, call: float, block: float, usual: float, max_calls: int) -> Shape:
         """Return the calls and rounds of a pair, for a subgraph whose slowest arm takes ``call`` seconds.
 
-        Its blocks take about ``block`` seconds, and have ``max_calls`` calls at most. If all pairs together have no
-        limit, a pair with longer blocks than usual may be longer than ``pair`` in the same proportion.
+        Its blocks take about ``block`` seconds, and have ``max_calls`` calls at most. The clock's blocks usually take
+        ``usual`` seconds.
         """
-        longer = block / BLOCK_SECONDS if self.seconds is None else 1.0
-        return shape(call, target=block, pair=self.pair * longer, max_calls=max_calls, precise=self.precise)
+        first = PAIR_SECONDS * usual / BLOCK_SECONDS
+        return shape(
+            call, target=block, first=first, pair=self._pair(usual), max_calls=max_calls, precise=self.precise
+        )
+
+    def longest_block(self, usual: float) -> float:
+        """Return the most seconds of a block, for a clock whose blocks take ``usual`` seconds."""
+        return longest_block(usual, self._pair(usual))
+
+    def _pair(self, usual: float) -> float:
+        """Return the most seconds of a pair: more for a clock with longer blocks, unless all pairs have a limit."""
+        return self.pair * (usual / BLOCK_SECONDS if self.seconds is None else 1.0)
 
 
 #: What a subgraph may take in a run without a budget: the pairs of the first look, on a noisy machine cut short.

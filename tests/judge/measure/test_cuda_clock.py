@@ -18,6 +18,7 @@ from pytest_passbench.judge.inputs.pages import Pages as JudgePages
 from pytest_passbench.judge.inputs.pages import plan_layout
 from pytest_passbench.judge.machine.cores import Cores
 from pytest_passbench.judge.machine.gpu import HeldOpen, device_state, throttled
+from pytest_passbench.judge.measure.allowance import Allowance
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.measure.cuda_clock import CudaClock
 from pytest_passbench.protocol import FLAG_DESCRIBE, FLAG_DEVICE_TIME, FLAG_POISON
@@ -25,7 +26,6 @@ from pytest_passbench.run.ledger import check_run
 from pytest_passbench.runner.cuda import block as cuda_block
 from pytest_passbench.runner.cuda.block import CudaBlock
 from pytest_passbench.runner.pages import MappedPages
-from pytest_passbench.timing.rounds import shape
 from support.paths import ROOT
 
 
@@ -191,7 +191,8 @@ def test_a_kernel_without_waiting_times_is_no_crash(monkeypatch):
 
 def test_blocks_on_a_device_are_longer():
     assert 2e-3 <= CudaClock.block_seconds <= 5e-3
-    usual, longer = (shape(2e-5, target=seconds, pair=1.0) for seconds in (CpuClock.block_seconds, 3e-3))
+    allowance, clocks = Allowance(pair=1.0), (CpuClock.block_seconds, 3e-3)
+    usual, longer = (allowance.shape(2e-5, seconds, seconds, 1 << 16) for seconds in clocks)
     assert longer.calls == 6 * usual.calls
     assert longer.rounds == usual.rounds
     assert max_slots("cuda") > max_slots("cpu")
