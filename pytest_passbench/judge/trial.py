@@ -32,18 +32,16 @@ from pytest_passbench.judge.verify.checker import Checker, LateFloat64, WrongCal
 from pytest_passbench.protocol import Order
 from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import Arms, measure
-from pytest_passbench.timing.rounds import awake_seconds, calls_per_block
+from pytest_passbench.timing.rounds import BlockLength
 
 #: Time of the audit that measuring leaves: seconds, and calls of the candidate.
 AUDIT_SECONDS, AUDIT_CALLS = 0.5, 24
 MAX_PROBES = 20
-SHORT_CALL_SECONDS = 1e-3  # of which a block of one call does not tell how much of it is waking
 LONG_CALL_SECONDS, VERY_LONG_CALL_SECONDS = 4e-3, 40e-3  # cold caches change such calls little
 FLOAT64_PROBES = 1  # probes that are compared with float64. Of later calls, chance decides
 PROBE_SHARE = 0.25  # of later probes that are verified
 SANITIZED = crashes.SanitizedLines()  # of all cases, since most crash in the same line
 SETTLED = 0.9  # of the time seen before. A slower probe shows that calls no longer get faster
-MIN_BLOCK_SHARE = 0.7  # of the length of a measured block, for the last probe
 
 
 @dataclass(eq=False)
@@ -139,7 +137,8 @@ class Trial:
 
         clock = clock_of(self.orders[EAGER].device)(templates, program, bench, after_round)
         try:
-            per_call, block = probe(clock, checker, bench, templates, self.allowance)
+            length = self.allowance.block_length(clock.block_seconds, bench.layout.slots)
+            per_call = probe(clock, checker, bench, templates, length)
             for arm, standing in checker.standings.items():
                 if standing.wrong:
                     self._templates.drop_wrong(arm)
@@ -147,7 +146,7 @@ class Trial:
                 if CANDIDATE in templates and templates[CANDIDATE].interpreted:
                     with bench.phases("audit"):
                         self.auditor.untimed(clock.runners, checker)  # its runner ends before others are timed
-                self._measure(clock, checker, per_call, block, self.stopping)
+                self._measure(clock, checker, per_call, length.seconds, self.stopping)
             if CANDIDATE in templates and self.stopping is not None:
                 with bench.phases("audit"):
                     self.auditor.measured(templates[CANDIDATE], clock, checker, per_call, self.measured)
@@ -350,20 +349,18 @@ def _matches(template: Template) -> bool:
 
 
 def probe(
-    clock: CpuClock, checker: Checker, bench: Bench, programs: Collection[str], allowance: Allowance
-) -> tuple[dict[str, float], float]:
-    """Return the seconds per call of every arm, and those of a block. Some calls are verified.
+    clock: CpuClock, checker: Checker, bench: Bench, programs: Collection[str], length: BlockLength
+) -> dict[str, float]:
+    """Return the seconds per call of every arm, from blocks that look like any other. Some calls are verified.
 
     ``programs`` are the arms, and eager in float64 if it has been built. The checker takes over its runner.
     A single call after a stop has cold caches, and may take several times as long as one in a row. So blocks grow
-    until they are about as long as the measured ones, which are longer the more a first call takes beyond others.
-    Blocks look like any other. Raises ArmFailed.
+    until they are about as long as the measured ones, whose ``length`` is found meanwhile. Raises ArmFailed.
     """
     clock.calls = bench.layout.slots
     clock.fork()
     calls, arms = 1, [arm for arm in programs if arm != FLOAT64]
     times, exact = dict.fromkeys(arms, math.inf), 0.0
-    single, block = dict[str, float](), clock.block_seconds
     for number in range(MAX_PROBES):
         before = max(times.values())
         if number == FLOAT64_PROBES:
@@ -380,16 +377,9 @@ def probe(
         if number and slowest > (LONG_CALL_SECONDS if warm else VERY_LONG_CALL_SECONDS):
             break
         if slowest > SETTLED * before:  # repetition does not make it faster
-            if calls == 1:
-                single = times
-            else:
-                needed = min(awake_seconds(single, times, calls), allowance.longest_block(clock.block_seconds))
-                block = max(clock.block_seconds, needed)
-            told = calls > 1 or slowest > SHORT_CALL_SECONDS
-            if (told and calls * slowest > MIN_BLOCK_SHARE * block) or calls == bench.layout.slots:
+            if length.suffices(calls, times):
                 if warm:
                     break
                 continue
-            block_calls = calls_per_block(slowest, block, bench.layout.slots)
-            calls, times = max(block_calls, min(2 * calls, bench.layout.slots)), dict.fromkeys(arms, math.inf)
-    return times, block
+            calls, times = length.longer(calls, slowest), dict.fromkeys(arms, math.inf)
+    return times

@@ -160,7 +160,7 @@ class _IdentifierSchema(Schema):
     def check(self, value: object, path: Path = None) -> str:
         name = Text(MAX_NAME_CHARACTERS).check(value, path)
         if not name.isidentifier() or keyword.iskeyword(name):
-            raise refusal(f"is {abbreviated(name)}, which is not an identifier", path)
+            raise refusal(f"is {abbreviated(name)}, a name that is not an identifier", path)
         return name
 
 

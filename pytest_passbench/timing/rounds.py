@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import TypeVar
 
@@ -21,6 +21,8 @@ BLOCK_SECONDS = 0.5e-3
 #: one machine and 200 us on another. Blocks are made longer, up to so many times, until that is at most this share of
 #: each arm's.
 WAKING_SHARE, MAX_LONGER = 0.1, 4
+SHORT_CALL_SECONDS = 1e-3  # of which one alone does not tell how much of it is waking
+MIN_BLOCK_SHARE = 0.7  # of the length of blocks, for those that need not be longer
 #: Seconds of timed blocks per pair, both arms, if the blocks agree. The rest of the spread is then that of the
 #: processes, which more blocks do not reduce.
 PAIR_SECONDS = 0.016
@@ -85,6 +87,41 @@ def calls_per_block(call: float, target: float = BLOCK_SECONDS, max_calls: int =
     return max(1, min(max_calls, round(target / call)))
 
 
+@dataclass
+class BlockLength:
+    """The ``seconds`` of a subgraph's blocks: the ``usual`` ones, or more if waking has too large a share of those.
+
+    ``pair`` has the seconds of a pair, ``max_calls`` the most calls of a block.
+    """
+
+    usual: float
+    pair: float
+    max_calls: int
+    seconds: float = field(init=False)
+    _single: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.seconds = self.usual
+
+    def suffices(self, calls: int, per_call: Mapping[str, float]) -> bool:
+        """Set ``seconds``, and return True if blocks of so many calls are as long, or cannot be longer.
+
+        ``per_call`` has the seconds per call of each arm. The first question is about a single call.
+        """
+        if calls == 1:
+            self._single = dict(per_call)
+        else:
+            longest = min(MAX_LONGER * self.usual, self.pair / (2 * MIN_ROUNDS))
+            self.seconds = max(self.usual, min(awake_seconds(self._single, per_call, calls), longest))
+        slowest = max(per_call.values())
+        is_short = calls == 1 and slowest < SHORT_CALL_SECONDS
+        return calls == self.max_calls or (calls * slowest > MIN_BLOCK_SHARE * self.seconds and not is_short)
+
+    def longer(self, calls: int, call: float) -> int:
+        """Return the calls of the next blocks to try, after those of ``calls``, that took ``call`` seconds each."""
+        return max(calls_per_block(call, self.seconds, self.max_calls), min(2 * calls, self.max_calls))
+
+
 def awake_seconds(single: Mapping[str, float], several: Mapping[str, float], calls: int) -> float:
     """Return the seconds of a block, of the slowest arm's, in which waking takes :data:`WAKING_SHARE` of no arm's.
 
@@ -96,11 +133,6 @@ def awake_seconds(single: Mapping[str, float], several: Mapping[str, float], cal
         pace[arm] = max((calls * per_call - single[arm]) / (calls - 1), WAKING_SHARE * per_call)
         needed = max(needed, (single[arm] - pace[arm]) / (WAKING_SHARE * pace[arm]))
     return needed * max(pace.values(), default=0.0)
-
-
-def longest_block(usual: float, pair: float) -> float:
-    """Return the most seconds of a block, for blocks that have ``usual`` seconds and pairs of ``pair`` seconds."""
-    return max(usual, min(MAX_LONGER * usual, pair / (2 * MIN_ROUNDS)))
 
 
 def shape(

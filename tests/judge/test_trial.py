@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_passbench.judge.arms.names import FLOAT64
-from pytest_passbench.judge.measure.allowance import Allowance
 from pytest_passbench.judge.trial import MAX_PROBES, probe
 from pytest_passbench.timing.measurement import Block
-from pytest_passbench.timing.rounds import Disturbance
+from pytest_passbench.timing.rounds import BlockLength, Disturbance
 
 
 def probed(seconds, waking=0.0, pair=0.024):
@@ -25,7 +24,9 @@ def probed(seconds, waking=0.0, pair=0.024):
     apart = {"fork": lambda: None, "take_out": lambda _arm: None}
     clock = SimpleNamespace(**apart, block=block, warm=seconds, block_seconds=5e-4)
     bench = SimpleNamespace(layout=SimpleNamespace(slots=64))
-    return *probe(clock, SimpleNamespace(), bench, seconds, Allowance(pair=pair)), blocks
+    length = BlockLength(clock.block_seconds, pair, bench.layout.slots)
+    times = probe(clock, SimpleNamespace(), bench, seconds, length)
+    return times, length.seconds, blocks
 
 
 def test_the_probe_ends_when_blocks_are_long_enough_however_slow_float64_is():

@@ -82,7 +82,7 @@ def test_a_traced_function_travels():
     [
         ({"calls": [["call_function", "os.system", ["true"], {}]]}, "no function of torch"),
         ({"calls": [["call_function", "torch.ops.aten.from_file", [], {}]]}, "no function of torch"),
-        ({"calls": [["call_method", "x y", [], {}]]}, "no identifier"),
+        ({"calls": [["call_method", "x y", [], {}]]}, "not an identifier"),
         ({"calls": [["get_attr", "x", [], {}]]}, "not one of call_function, call_method"),
         ({"calls": [["call_function", "torch.relu", [{"node": 5}], {}]]}, "an earlier call"),
         ({"arguments": ["x"] * 5000}, "has 5000 items"),
@@ -142,7 +142,7 @@ BEYOND = Operand("argument", 0, 4, X.form)
         ((Launch(1, ()),), (), "another kind of kernel"),
         ((Launch(9, ()),), (), "a kernel that the plan does not have"),
         ((TritonLaunch(1, (-1, 1, 1), (), ()),), (), "is -1, not in 0 to"),
-        ((TritonLaunch(1, (1, 1, 1), (("x y", 1),), ()),), (), "no identifier"),
+        ((TritonLaunch(1, (1, 1, 1), (("x y", 1),), ()),), (), "not an identifier"),
         ((Tuned(()),), (), "has 0 items, not 1 to 256"),
         ((Allocate(X.form),) * 600, (), "has 600 items, not 0 to 512"),
     ],

@@ -16,11 +16,19 @@ from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS
 from shared.workspace import AS_EAGER
 
 
-def test_timed_blocks_find_their_memory_there_and_each_finds_it_elsewhere(bench, wrapper, monkeypatch):
-    from pytest_passbench.judge.measure.cpu_clock import CpuClock
+def many_rounds(monkeypatch):
+    """Have pairs with rounds for several places and depths, though they agree and waking takes long."""
+    from pytest_passbench.judge.measure import allowance
     from pytest_passbench.timing import rounds
 
-    monkeypatch.setattr(rounds, "PAIR_SECONDS", MAX_PAIR_SECONDS)  # enough rounds for several places
+    monkeypatch.setattr(allowance, "PAIR_SECONDS", MAX_PAIR_SECONDS)
+    monkeypatch.setattr(rounds, "MAX_LONGER", 1)
+
+
+def test_timed_blocks_find_their_memory_there_and_each_finds_it_elsewhere(bench, wrapper, monkeypatch):
+    from pytest_passbench.judge.measure.cpu_clock import CpuClock
+
+    many_rounds(monkeypatch)
     bench.task(shapes=((256, 1024), (256, 1024)), scales=(1,))  # outputs of 1 MiB each
     bench.candidate({"p": wrapper(AS_EAGER)})
     warm, places, stacks, moved = [], set(), [], []
@@ -58,7 +66,6 @@ def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_a
     from pytest_passbench.judge import trial
     from pytest_passbench.judge.arms.runner import Runner
     from pytest_passbench.judge.measure.cpu_clock import CpuClock
-    from pytest_passbench.timing import rounds as shapes
 
     depths, timed, pairs = [], [], []
     run, block, measure = Runner.block, CpuClock.block, trial.measure
@@ -81,8 +88,7 @@ def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_a
     monkeypatch.setattr(Runner, "block", noted)
     monkeypatch.setattr(CpuClock, "block", timed_block)
     monkeypatch.setattr(trial, "measure", measured)
-    # A pair whose rounds agree would be too short for all depths.
-    monkeypatch.setattr(shapes, "PAIR_SECONDS", MAX_PAIR_SECONDS)
+    many_rounds(monkeypatch)
     bench.task(shapes=((64, 256), (64, 256)))  # so short a call has many rounds, whatever the noise
     bench.candidate({"p": wrapper(AS_EAGER)})
     bench.judge(policy="open")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from pytest_passbench.timing.looks import FIRST_LOOK, TO_EAGER, TO_REFERENCE
-from pytest_passbench.timing.rounds import BLOCK_SECONDS, MAX_PAIR_SECONDS, PAIR_SECONDS, Shape, longest_block, shape
+from pytest_passbench.timing.rounds import BLOCK_SECONDS, MAX_PAIR_SECONDS, PAIR_SECONDS, BlockLength, Shape, shape
 
 #: The fewest seconds of timed blocks per pair. With less, a run spends its time on forks and warming up.
 MIN_PAIR_SECONDS = 0.004
@@ -51,9 +51,9 @@ class Allowance:
             call, target=block, first=first, pair=self._pair(usual), max_calls=max_calls, precise=self.precise
         )
 
-    def longest_block(self, usual: float) -> float:
-        """Return the most seconds of a block, for a clock whose blocks take ``usual`` seconds."""
-        return longest_block(usual, self._pair(usual))
+    def block_length(self, usual: float, max_calls: int) -> BlockLength:
+        """Return the length of blocks, for a clock whose blocks usually take ``usual`` seconds."""
+        return BlockLength(usual, self._pair(usual), max_calls)
 
     def _pair(self, usual: float) -> float:
         """Return the most seconds of a pair: more for a clock with longer blocks, unless all pairs have a limit."""
