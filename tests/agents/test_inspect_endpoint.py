@@ -140,6 +140,7 @@ def test_an_endpoint_that_comes_back_is_asked_for_what_is_lacking_alone(evaluate
     assert backend.calls == 2
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_is_down_is_one_message_a_sample(evaluate, endpoint, monkeypatch):
     monkeypatch.setenv("HERE_BASE_URL", "http://127.0.0.1:9/v1")
     code, log, output = evaluate("--retries=0")

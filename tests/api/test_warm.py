@@ -70,6 +70,7 @@ def test_eagers_programs_serve_the_next_run_which_draws_other_inputs(session, be
     assert all(one.arm.speed.pairs != two.arm.speed.pairs for one, two in zip(first, again, strict=True))
 
 
+@pytest.mark.slow
 def test_kept_programs_leave_no_ended_process_behind_from_run_to_run(session, bench):
     counts = []
     for _ in range(4):

@@ -199,6 +199,7 @@ def test_inputs_by_name_and_an_argument_that_is_a_dict(folder: Path) -> None:
     assert _ops(folder) >= {"getitem", "tanh", "gelu"}
 
 
+@pytest.mark.slow
 def test_a_size_that_the_model_cannot_take_is_left_out_with_a_note(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -409,6 +410,7 @@ def _read(master: int) -> bytes:
         return b""
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_command_with_one_line(tmp_path):
     (tmp_path / "slow.py").write_text("import pathlib, time\npathlib.Path('begun').touch()\ntime.sleep(100)\n")
     command = [sys.executable, "-c", RUN, "forge", "--model=slow.py:M", "--out=out"]

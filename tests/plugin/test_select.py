@@ -355,7 +355,7 @@ def test_of_the_tasks_on_a_path_only_those_named_are_judged(bench):
     result.stdout.fnmatch_lines(["own/two.task.yaml . 1/1*", "*1 passed*"])
 
 
-@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["serial", "xdist"])
+@pytest.mark.parametrize("workers", [(), pytest.param(("-n2",), marks=pytest.mark.slow)], ids=["serial", "xdist"])
 def test_only_tasks_that_a_pass_matches_are_judged_if_asked_for(bench, workers):
     bench.task("matched")
     for name in ("missed", "other"):

@@ -107,6 +107,7 @@ def subgraphs(run: dict) -> list[str]:
     return [f"{record['task']}/{record['subgraph']}" for record in run["records"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_to_the_controller_stops_its_workers_and_keeps_all_that_they_have_judged(bench, number):
     seconds = 1.0  # for each subgraph: by themselves workers would judge seven more

@@ -231,6 +231,7 @@ def frozen(bench, gelu_add_pass):
         yield make
 
 
+@pytest.mark.slow
 @pytest.mark.bubblewrap
 def test_a_process_whose_first_thread_ended_is_stopped_with_the_others(frozen):
     inside = frozen(LEADERLESS).everything_inside()
@@ -241,6 +242,7 @@ def test_a_process_whose_first_thread_ended_is_stopped_with_the_others(frozen):
     assert [processes.cpu_seconds(clock) for clock in clocks] == before
 
 
+@pytest.mark.slow
 @pytest.mark.bubblewrap
 def test_a_sandbox_that_cannot_be_stopped_is_emptied(frozen):
     start = time.monotonic()

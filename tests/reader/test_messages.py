@@ -109,6 +109,7 @@ def test_streams_and_graphs_are_named(judged: Callable[..., Any], body: str, hea
     assert said in arm.message
 
 
+@pytest.mark.slow
 def test_contexts_and_waits_that_change_nothing_are_fine(judged: Callable[..., Any]) -> None:
     body = "with torch.cuda.device(0):\n    out = torch.empty_like(x)\n    lib.gelu_add(x, y, out, x.numel())\n"
     arm = judged(body + "torch.cuda.synchronize()\nreturn out", budget=0.5)

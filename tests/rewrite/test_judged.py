@@ -136,6 +136,7 @@ def replacement_func():
 '''
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", ["direct", pytest.param("dynamo", marks=pytest.mark.slow)])
 def test_a_graph_with_a_level_of_vmap(bench: Any, pipeline: str) -> None:
     bench.task("level", AT_A_LEVEL, ((6, 8),), ops=("relu", "mul", "softmax"))

@@ -202,7 +202,8 @@ def run_apart(program, **names):
     )
 
 
-@pytest.mark.parametrize("pipeline", ["dynamo", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("pipeline", ["dynamo", "inductor"])
 def test_a_fork_calls_without_compiling(pipeline):
     done = run_apart(FORKED, pipeline=pipeline)
     assert "same in the fork" in done.stdout, done.stderr

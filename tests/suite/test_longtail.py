@@ -61,6 +61,7 @@ def test_a_file_of_another_form_is_named(tmp_path: Path, capsys: pytest.CaptureF
     assert str(file) in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_every_row_in_the_documentation_names_a_subgraph_of_the_suite() -> None:
     rows = load_longtail(ROOT / LONGTAIL_FILE)
     tasks = {ref.id: ref for ref in select(discover(ROOT / "tasks"), "full")}

@@ -40,6 +40,7 @@ def test_three_arms_on_two_cores_are_alike():
     assert min(*first.values(), *alone.values()) > 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("threads", "expected"), [(1, True), pytest.param(2, False, marks=pytest.mark.slow)])
 def test_only_runners_of_one_thread_rehearse(bench, wrapper, monkeypatch, threads, expected):
     """Several, which wait for each other in loops, would have to share the core of the fork."""

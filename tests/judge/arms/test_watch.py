@@ -152,6 +152,7 @@ def test_what_a_pass_starts_while_it_is_read_stands_still_while_blocks_run(bench
     assert all(found and all(set(each) == {"T"} for each in found) for found in seen)
 
 
+@pytest.mark.slow
 def test_a_template_is_stopped_between_one_runner_and_the_next(bench, gelu_add_pass, monkeypatch):
     from pytest_passbench.judge.measure import cpu_clock
 
@@ -172,6 +173,7 @@ def test_a_template_is_stopped_between_one_runner_and_the_next(bench, gelu_add_p
     assert all(state == {"T"} for state in seen)
 
 
+@pytest.mark.slow
 def test_a_pool_of_threads_that_waits_for_work_spinning_is_not_accused(bench):
     loop = "for (int64_t i"
     kernel = GELU_ADD_KERNEL.replace(loop, f"\n#pragma omp parallel for\n    {loop}")

@@ -30,7 +30,7 @@ def taken_over(monkeypatch, factor):
     monkeypatch.setattr(CpuClock, "_run", changed)
 
 
-@pytest.mark.parametrize("pipeline", ["direct", "dynamo"])
+@pytest.mark.parametrize("pipeline", ["direct", pytest.param("dynamo", marks=pytest.mark.slow)])
 def test_a_block_below_the_floor_is_a_violation(bench, monkeypatch, pipeline):
     bench.task()
     bench.candidate({"p": make_cpp_pass(GELU_ADD_KERNEL)})
