@@ -112,9 +112,7 @@ def _of_candidate(stored: Run, candidate: Candidate) -> Iterator[str]:
             yield f"it has records of {name}, and does not say what candidate that is"
 
 
-def _summary(
-    stored: Run, refs: list[TaskRef], tasks: dict[str, Task], args: argparse.Namespace, rerun: int
-) -> str:
+def _summary(stored: Run, refs: list[TaskRef], tasks: dict[str, Task], args: argparse.Namespace, rerun: int) -> str:
     from pytest_passbench.run import consistency
 
     records, absent = counted(len(stored.records), "record"), len(consistency.left_out(stored, refs))

@@ -77,9 +77,7 @@ def cut(nodes: Sequence[fx.Node], values: dict[str, TensorSpec]) -> GraphPiece |
         if is_inplace(node):  # later readers of the value that it writes into read its result, which is the same
             copies[node.args[0]] = new
     graph.output(tuple(dict.fromkeys(copies[n] for n in leaving)))
-    inputs = (
-        replace(values[n.name], original_name=readable(n.meta.get(MODEL_NAME, n.name), n.op)) for n in entering
-    )
+    inputs = (replace(values[n.name], original_name=readable(n.meta.get(MODEL_NAME, n.name), n.op)) for n in entering)
     return GraphPiece(fx.GraphModule(torch.nn.Module(), graph), tuple(inputs))
 
 

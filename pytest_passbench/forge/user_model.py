@@ -27,12 +27,7 @@ from pytest_passbench.forge.capture import dtype_name
 from pytest_passbench.forge.models import ModelCase, Variant
 from pytest_passbench.suite.limits import limited_memory
 
-LIBRARIES = (
-    str(PACKAGE),
-    sysconfig.get_path("purelib"),
-    sysconfig.get_path("stdlib"),
-    "<",
-)
+LIBRARIES = (str(PACKAGE), sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), "<")
 """Beginnings of file names of other code: this package, installed ones, and code without a file."""
 
 EXAMPLE = "example_inputs"

@@ -15,14 +15,7 @@ from pytest_passbench.core.escape import printable
 from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.record import RAN, Record
 from pytest_passbench.report.changes import slowdown
-from pytest_passbench.report.failure_text import (
-    CONSEQUENCES,
-    OF_SUBGRAPH,
-    cause,
-    cause_key,
-    describe,
-    reason,
-)
+from pytest_passbench.report.failure_text import CONSEQUENCES, OF_SUBGRAPH, cause, cause_key, describe, reason
 
 MAX_DETAILED = 6
 """Different failures of a task that are shown in full; of the rest, a line each."""

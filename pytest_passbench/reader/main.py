@@ -29,13 +29,7 @@ from pytest_passbench.plans.launch import Argument, Request, contiguous
 from pytest_passbench.plans.regions import graph_module
 from pytest_passbench.protocol import ProtocolError, receive, send, to_the_end
 from pytest_passbench.reader import launches, registrations, tensors
-from pytest_passbench.reader.importing import (
-    AnyLoaded,
-    LoadedInductorPass,
-    LoadedPass,
-    LoadedRegionPass,
-    load_passes,
-)
+from pytest_passbench.reader.importing import AnyLoaded, LoadedInductorPass, LoadedPass, LoadedRegionPass, load_passes
 from pytest_passbench.reader.recording import Recording, culprit
 from pytest_passbench.reader.regions import regions
 from pytest_passbench.reader.trace import parameters, trace

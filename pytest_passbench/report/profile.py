@@ -152,9 +152,7 @@ def _profiled(record: Record, compiler: str) -> ProfiledSubgraph:
         right_at(*record.levels("fp64", compiler), record.tolerance),
     )
     kind = class_of(record.operators)
-    return ProfiledSubgraph(
-        record.task, record.subgraph, record.dtype, kind, result.speed, right, result.generated
-    )
+    return ProfiledSubgraph(record.task, record.subgraph, record.dtype, kind, result.speed, right, result.generated)
 
 
 def _range(low: float, high: float) -> str:

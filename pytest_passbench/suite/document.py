@@ -193,10 +193,7 @@ class Cursor:
     def string(self) -> str:
         """Return the value, which must be a string."""
         if not isinstance(self.value, str):
-            self.fail(
-                f"{self.name} is {_kind(self.value)}",
-                "give a string, in quotes if it looks like another type",
-            )
+            self.fail(f"{self.name} is {_kind(self.value)}", "give a string, in quotes if it looks like another type")
         return self.value
 
     def strings(self) -> tuple[str, ...]:

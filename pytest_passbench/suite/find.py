@@ -34,11 +34,7 @@ MAX_FOLDERS_UP = 4
 MAX_NAMED = 12  # values in the message about one that no task has
 Kind = Literal["task", "sample", "subgraph"]
 
-_READERS = {
-    "task": taskfile.read_task,
-    "sample": published.read_sample,
-    "subgraph": published.read_subgraph_folder,
-}
+_READERS = {"task": taskfile.read_task, "sample": published.read_sample, "subgraph": published.read_subgraph_folder}
 
 
 @dataclass(frozen=True)

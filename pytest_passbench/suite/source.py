@@ -210,10 +210,7 @@ class _ForwardReader:
     def check_expression(self, expression: ast.AST) -> None:
         for node in ast.walk(expression):
             if not isinstance(node, _EXPRESSIONS):
-                self.fail(
-                    f"{_kind(node)} is not straight-line code",
-                    node if hasattr(node, "lineno") else expression,
-                )
+                self.fail(f"{_kind(node)} is not straight-line code", node if hasattr(node, "lineno") else expression)
             if isinstance(node, ast.Name):
                 self.check_name(node)
             elif isinstance(node, ast.Constant) and not isinstance(node.value, _CONSTANTS):

@@ -242,11 +242,7 @@ def _check_whole(
 
 
 def _dump_subgraph(subgraph: Subgraph) -> list[str]:
-    lines = [
-        f"- id: {flow(subgraph.id)}",
-        f"  graph: {flow(subgraph.graph)}",
-        f"  dtype: {flow(subgraph.dtype)}",
-    ]
+    lines = [f"- id: {flow(subgraph.id)}", f"  graph: {flow(subgraph.graph)}", f"  dtype: {flow(subgraph.dtype)}"]
     lines += [f"  source: {flow(subgraph.source)}"] if subgraph.source else []
     lines += [f"  meta: {flow(subgraph.meta)}"] if subgraph.meta else []
     if not subgraph.inputs:

@@ -93,11 +93,7 @@ def median_error(values: Sequence[float]) -> float:
 
 
 def estimate(
-    pairs: Sequence[Sequence[float]],
-    alpha: float = ALPHA,
-    *,
-    effective: float | None = None,
-    resolution: float = 0.0,
+    pairs: Sequence[Sequence[float]], alpha: float = ALPHA, *, effective: float | None = None, resolution: float = 0.0
 ) -> Estimate:
     """Return the ratio and its 1 - ``alpha`` interval from each pair's log-ratios.
 

@@ -104,13 +104,7 @@ MATCHED = Kinds(
     },
 )
 
-_TABLES = {
-    "pages": ADDRESS,
-    "entries": ADDRESS,
-    "forms": ADDRESS,
-    "text": ADDRESS,
-    "width": Whole(0, MAX_OUTPUTS),
-}
+_TABLES = {"pages": ADDRESS, "entries": ADDRESS, "forms": ADDRESS, "text": ADDRESS, "width": Whole(0, MAX_OUTPUTS)}
 
 #: A runner's first message: the addresses of its tables, or why it cannot serve.
 RUNNER = Kinds("status", {"ready": Fields(_TABLES), "crash": _FAILED, "runtime_fail": _FAILED})
@@ -181,15 +175,7 @@ KERNELS = Fields(
 )
 
 #: A recording: a plan, whose content :mod:`pytest_passbench.plans.parse` checks, or the reason why it failed.
-RECORDED = OneOf(
-    {"plan": Anything(), "left": _NAME, "refused": _REFUSED, "raised": _LONG, "ended": Whole(0, 127)}
-)
+RECORDED = OneOf({"plan": Anything(), "left": _NAME, "refused": _REFUSED, "raised": _LONG, "ended": Whole(0, 127)})
 
 #: Regions of a graph, as names of nodes, or the reason why there are none.
-REGIONS = OneOf(
-    {
-        "regions": Items(Items(_NAME, MAX_CALLS), MAX_REGIONS),
-        "raised": _LONG,
-        "ended": Whole(0, 127),
-    }
-)
+REGIONS = OneOf({"regions": Items(Items(_NAME, MAX_CALLS), MAX_REGIONS), "raised": _LONG, "ended": Whole(0, 127)})

@@ -73,11 +73,7 @@ class CpuClock:
     block_seconds = BLOCK_SECONDS  # of a block, about
 
     def __init__(
-        self,
-        templates: Mapping[str, Template],
-        program: GraphEffects,
-        bench: Bench,
-        verify: Verify,
+        self, templates: Mapping[str, Template], program: GraphEffects, bench: Bench, verify: Verify
     ) -> None:
         self._templates, self._bench, self._verify = templates, bench, verify
         self.program = program  # the subgraph's effects, as eager's template states them

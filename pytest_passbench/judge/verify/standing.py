@@ -48,9 +48,7 @@ class Accuracy:
     _within: bool = True
     _lost: bool = False
 
-    def add(
-        self, call: Sequence[OutputErrors], levels: Sequence[int] = (), distances: Sequence[float] = ()
-    ) -> None:
+    def add(self, call: Sequence[OutputErrors], levels: Sequence[int] = (), distances: Sequence[float] = ()) -> None:
         """Add a call's errors, its ladder levels and its distances from eager, one per output."""
         if self._lost:
             return
