@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 
 import pytest
 import torch
 
 from pytest_passbench.core.criterion import MAX_MEAN_RATIO
+from pytest_passbench.fusion import kernel
 from pytest_passbench.kernels import cpp
 
 LANES = {"AVX512": 16, "AVX2": 8}.get(torch.backends.cpu.get_cpu_capability(), 4)
@@ -97,6 +99,28 @@ def test_gelu_is_as_accurate_as_eagers_on_average(scale: float, flags: tuple[str
     exact = torch.nn.functional.gelu(x.double())
     eager = torch.nn.functional.gelu(x)
     assert (out.double() - exact).abs().mean() <= MAX_MEAN_RATIO * (eager.double() - exact).abs().mean()
+
+
+AVX2 = pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() != "AVX2", reason="eager's kernels were compared on AVX2 alone"
+)
+
+
+@AVX2
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("function", [torch.nn.functional.gelu, torch.nn.functional.silu, torch.exp, torch.tanh])
+def test_functions_of_all_halves_have_eagers_bits(dtype: torch.dtype, function: Callable[..., torch.Tensor]) -> None:
+    x = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(dtype)
+    torch.testing.assert_close(kernel(function, [x])(x), function(x), rtol=0, atol=0, equal_nan=True)
+
+
+@AVX2
+def test_an_exponential_differs_from_that_of_eagers_softmax_in_few_last_bits() -> None:
+    rows = torch.full((1 << 16, 8), -torch.inf)
+    rows[:, 0], rows[:, 1] = 0, -18 - 40 * torch.rand(1 << 16, generator=torch.Generator().manual_seed(0))
+    fused, eager = (function(rows)[:, 1] for function in (kernel(torch.nn.Softmax(-1), [rows]), torch.nn.Softmax(-1)))
+    assert (fused != eager).float().mean() < 0.004
+    torch.testing.assert_close(fused, eager, rtol=1.3e-7, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

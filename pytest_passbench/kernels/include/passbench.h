@@ -279,7 +279,7 @@ inline Reduced reduce_exp(vec x) {
   constexpr float magic = 0x1.8p23f;  // adding it rounds to an integer
   vec k = fma(x, all(1.44269504f), all(magic)) - magic;
   vec r = fma(k, all(-0x1.7f7d1cp-20f), fma(k, all(-0x1.62e4p-1f), x));  // ln 2 in two parts, the first exact times k
-  vec q = poly(r, 0.5f, 0.166665173f, 0.041666201f, 0.00836907293f, 0.00139508091f);
+  vec q = poly(r, 0.5f, 0.166666657f, 0.041666463f, 0.00833357032f, 0.0013935084f, 0.000197402755f);
   return {k, r, fma(r * r, q, r)};
 }
 inline vec power_of_two(vec k) {  // for k in [-126, 127]
@@ -399,19 +399,11 @@ inline vec erf(vec x) {  // erf(a) = 1 - e^-ah(a), h fitted on [0, 4]
 
 // Activations as torch defines them.
 inline vec silu(vec x) { return x / (1 + exp(-x)); }
-inline vec gelu(vec x) {  // the normal distribution below -|x| is 2^-(z + 1), and z / |x| is a polynomial
-  vec a = abs(x);
-  vec z = min(a * poly(a, 1.15110672f, 0.459190279f, 0.0525665358f, -0.00718821259f, 0.000250069046f, 0.000132173649f,
-                       -2.65476756e-05f, 1.64747973e-06f), all(150));
-  vec k = (0x1.8p23f - z) - 0x1.8p23f;
-  vec p = poly(-k - z, 0.5f, 0.346573591f, 0.120113231f, 0.0277516432f, 0.00480924454f, 0.000669996545f, 7.67290621e-05f);
-#ifdef __AVX512F__
-  vec tail;
-  asm("vscalefps %2, %1, %0" : "=v"(tail) : "v"(p), "v"(k));
-#else
-  vec tail = k < -125 ? vec{} : p * power_of_two(k);
-#endif
-  return fma(-a, tail, relu(x));
+inline vec gelu(vec x) {  // erf by formula 7.1.26 of Abramowitz and Stegun (1964), to within 1.5e-7, as eager has it here
+  vec z = x * 0.707106781f, t = 1 / fma(abs(z), all(0.3275911f), all(1));
+  vec p = poly(t, 0.254829592f, -0.284496736f, 1.421413741f, -1.453152027f, 1.061405429f);
+  vec y = fma(-(exp(-(z * z)) * t), p, all(1));
+  return 0.5f * x * (1 + bits<vec>(bits<ivec>(y) ^ (bits<ivec>(z) & INT32_MIN)));
 }
 inline vec gelu_tanh(vec x) {
   vec inner = 0.797884561f * (x + 0.044715f * (x * x * x));
