@@ -34,7 +34,7 @@ RESERVED = frozenset({
     "at", "inside", "row", "first", "tl", "triton", "T", "BLOCK", "HEIGHT", *HELPERS,
 })  # fmt: skip
 """Names that registers and pointers cannot have, in C++ or in Triton."""
-REDUCERS = {"sum": "Sum", "total": "Sum", "chain": "Chain", "greatest": "Greatest"}
+REDUCERS = {"sum": "Sum", "total": "Sum", "chain": "Chain", "lanes": "Lanes", "greatest": "Greatest"}
 
 
 class Printer:
@@ -103,6 +103,8 @@ class Printer:
             return f"Ordered r{x.number}{{terms{x.number}.data}};"
         if x.text == "total" and self.nest.vertical and len(self.nest.sweep) == 1:
             return f"Cascade<{x.kind}> r{x.number};"
+        if x.text == "lanes T":
+            return f"std::conditional_t<std::is_same_v<T, float>, Sum<{x.kind}>, Lanes<{x.kind}>> r{x.number};"
         if x.text == "chain" and self.generic is not None:
             return f"std::conditional_t<std::is_same_v<T, pb::f16>, Chain<{x.kind}>, Sum<{x.kind}>> r{x.number};"
         if x.text.startswith("mean "):

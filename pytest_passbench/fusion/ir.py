@@ -168,8 +168,9 @@ class Expression:
 
     ``text`` is C++ with ``{0}``, ``{1}`` for the operands, or ``load``, ``sum``, ``greatest``; ``total`` is a sum in
     the order in which ``torch.sum`` adds a row, as far as the loops allow, and ``chain`` one that adds each term in
-    turn. ``mean`` and a C++ type is in the order of torch's norms of that type; then ``squares`` has the squared
-    distances from it, and the mean.
+    turn. ``lanes`` is a sum in the order of eager's softmax of halves (``lanes T``: if T is one). ``mean`` and a C++
+    type is in the order of torch's norms of that type; then ``squares`` has the squared distances from it, and the
+    mean.
     ``varies`` has the dimensions it depends on, ``depth`` the number of reductions below it, one over another.
     ``name`` and ``operator`` are those of the value in the user's graph.
     """
@@ -187,7 +188,7 @@ class Expression:
     @property
     def reduces(self) -> bool:
         """True for a reduction."""
-        return self.text.split()[0] in ("sum", "total", "chain", "mean", "squares", "greatest")
+        return self.text.split()[0] in ("sum", "total", "chain", "lanes", "mean", "squares", "greatest")
 
     @property
     def constant(self) -> bool:

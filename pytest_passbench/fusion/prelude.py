@@ -256,6 +256,29 @@ template <class V> struct Cascade {
   V lanes() const { return sums[0] + sums[1] + sums[2] + sums[3]; }
 };
 """,
+    "Lanes": """\
+// Adds a row as torch's softmax of halves does: in the lanes of a register, these in pairs, and then the terms left.
+template <class V> struct Lanes {
+  V sums[pb::L]{}, left[pb::L];
+  int64_t count = 0;
+  void add(vec x, All) { sums[0] += x; }
+  void add(vec x, int64_t lanes) { left[0] = x, count = lanes; }
+  vec row() const {
+    float x = pb::total(sums[0]);
+    for (int64_t i = 0; i < count; i++) x += left[0][i];
+    return pb::all(x);
+  }
+  void add(vec x) {  // the lanes have rows of their own
+    left[count++ % pb::L] = x;
+    if (count % pb::L == 0) for (int i = 0; i < pb::L; i++) sums[i] += left[i];
+  }
+  vec lanes() {
+    for (int half = pb::L / 2; half; half /= 2) for (int i = 0; i < half; i++) sums[i] += sums[i + half];
+    for (int64_t i = 0; i < count % pb::L; i++) sums[0] += left[i];
+    return sums[0];
+  }
+};
+""",
     "Chain": """\
 template <class V> struct Chain {  // adds each term in turn, as eager's norm of float16 does
   V all{};

@@ -160,12 +160,20 @@ def _any(lowering: Lowering, call: Call, _index: Index) -> Expression:
                             lowering.number(0))  # fmt: skip
 
 
+def _order(lowering: Lowering, call: Call) -> str:
+    """Return in which order the exponentials are added: in half precision eager has one that shows."""
+    value, dim = call.arguments["self"], call.arguments["dim"]
+    if call.name != "_softmax" or not value.sizes or dim % len(value.sizes) != len(value.sizes) - 1:
+        return "sum"
+    return "lanes T" if value.dtype == lowering.generic else "lanes" if value.dtype in HALVES else "sum"
+
+
 @rule("_softmax", "_log_softmax", loops=along)
 def _softmax(lowering: Lowering, call: Call, _index: Index) -> Expression:
     x = _input(lowering, call.arguments["self"])
     distance = lowering.apply("{0} - {1}", x, lowering.reduce("greatest", x))
     power = lowering.apply("pb::exp({0})", distance)
-    total = lowering.reduce("sum", power)
+    total = lowering.reduce(_order(lowering, call), power)
     if call.name == "_log_softmax":
         return lowering.apply("{0} - pb::log({1})", distance, total)
     return lowering.apply("{0} * {1}", power, lowering.apply("1 / {0}", total))  # as eager does, once a row

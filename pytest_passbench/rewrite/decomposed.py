@@ -16,9 +16,7 @@ def decomposed(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:
     mode = next((value.fake_mode for value in example_inputs if isinstance(value, FakeTensor)), None)
     mode = mode or FakeTensorMode()
     inputs = [
-        mode.from_tensor(value)
-        if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
-        else value
+        mode.from_tensor(value) if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor) else value
         for value in example_inputs
     ]
     with mode, torch.no_grad():

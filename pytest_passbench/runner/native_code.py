@@ -149,9 +149,7 @@ class Assembler:
     def _step(self, kind: int, *words: int) -> None:
         self.words += (kind, len(words), *words)
 
-    def plan(
-        self, plan: LaunchPlan, kernels: Sequence[Any], places: Places, returned: Collection[int] = ()
-    ) -> None:
+    def plan(self, plan: LaunchPlan, kernels: Sequence[Any], places: Places, returned: Collection[int] = ()) -> None:
         """Add the steps of a plan. ``places`` has those of its arguments, tables, and buffers made elsewhere.
 
         The buffers that are made here are released at the end, but for those that are ``returned``. Raises NotNative.

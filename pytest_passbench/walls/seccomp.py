@@ -187,11 +187,7 @@ def _children(clone: int) -> list[bytes]:
 
 def _parents_death(prctl: int) -> list[bytes]:
     """Deny all signals at the parent's death except SIGKILL. Setting no signal is denied too."""
-    killed = [
-        op(LOAD, 0, 0, argument_at(1)),
-        op(JUMP_EQUAL, 1, 0, _SIGKILL),
-        op(RETURN, 0, 0, DENY),
-    ]
+    killed = [op(LOAD, 0, 0, argument_at(1)), op(JUMP_EQUAL, 1, 0, _SIGKILL), op(RETURN, 0, 0, DENY)]
     body = [
         op(LOAD, 0, 0, argument_at(0)),
         op(JUMP_EQUAL, 0, len(killed), _PR_SET_PDEATHSIG),
@@ -204,12 +200,7 @@ def _parents_death(prctl: int) -> list[bytes]:
 def _abort(tgkill: int) -> list[bytes]:
     """Allow a process to send SIGABRT to itself. :class:`Filter` puts the process's number in."""
     itself = [op(LOAD, 0, 0, argument_at(0)), op(JUMP_EQUAL, 0, 3, OWN_NUMBER)]
-    return decide(
-        tgkill,
-        [*itself, op(LOAD, 0, 0, argument_at(2)), op(JUMP_EQUAL, 0, 1, _SIGABRT)],
-        ALLOW,
-        DENY,
-    )
+    return decide(tgkill, [*itself, op(LOAD, 0, 0, argument_at(2)), op(JUMP_EQUAL, 0, 1, _SIGABRT)], ALLOW, DENY)
 
 
 def op(code: int, yes: int, no: int, value: int) -> bytes:
@@ -234,12 +225,7 @@ def when(number: int, argument: int, test: list[bytes]) -> list[bytes]:
 
 def unless(number: int, argument: int, test: list[bytes]) -> list[bytes]:
     """Deny call ``number`` if ``test`` of an argument goes on, and go on behind if the test skips an instruction."""
-    body = [
-        op(LOAD, 0, 0, argument_at(argument)),
-        *test,
-        op(RETURN, 0, 0, DENY),
-        op(LOAD, 0, 0, NUMBER),
-    ]
+    body = [op(LOAD, 0, 0, argument_at(argument)), *test, op(RETURN, 0, 0, DENY), op(LOAD, 0, 0, NUMBER)]
     return [op(JUMP_EQUAL, 0, len(body), number), *body]
 
 
