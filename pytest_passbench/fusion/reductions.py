@@ -161,7 +161,7 @@ def _any(lowering: Lowering, call: Call, _index: Index) -> Expression:
 
 
 def _order(lowering: Lowering, call: Call) -> str:
-    """Return in which order the exponentials are added: in half precision eager has one that shows."""
+    """Return the order in which a row's exponentials are added: eager's in half precision, where it shows."""
     value, dim = call.arguments["self"], call.arguments["dim"]
     if call.name != "_softmax" or not value.sizes or dim % len(value.sizes) != len(value.sizes) - 1:
         return "sum"

@@ -22,7 +22,7 @@ BLOCK_SECONDS = 0.5e-3
 #: each arm's.
 WAKING_SHARE, MAX_LONGER = 0.1, 4
 SHORT_CALL_SECONDS = 1e-3  # of which one alone does not tell how much of it is waking
-MIN_BLOCK_SHARE = 0.7  # of the length of blocks, for those that need not be longer
+MIN_BLOCK_SHARE = 0.7  # of the length that is wanted: blocks that have it are long enough
 #: Seconds of timed blocks per pair, both arms, if the blocks agree. The rest of the spread is then that of the
 #: processes, which more blocks do not reduce.
 PAIR_SECONDS = 0.016
@@ -104,7 +104,7 @@ class BlockLength:
         self.seconds = self.usual
 
     def suffices(self, calls: int, per_call: Mapping[str, float]) -> bool:
-        """Set ``seconds``, and return True if blocks of so many calls are as long, or cannot be longer.
+        """Set ``seconds``, and return True if blocks of so many calls are long enough, or cannot be longer.
 
         ``per_call`` has the seconds per call of each arm. The first question is about a single call.
         """
@@ -123,10 +123,10 @@ class BlockLength:
 
 
 def awake_seconds(single: Mapping[str, float], several: Mapping[str, float], calls: int) -> float:
-    """Return the seconds of a block, of the slowest arm's, in which waking takes :data:`WAKING_SHARE` of no arm's.
+    """Return how long a block of the slowest arm has to be for waking to be :data:`WAKING_SHARE` of each arm's.
 
     ``single`` has the seconds of an arm's block of one call, ``several`` those per call of a block of ``calls`` (two
-    or more). What a single call takes longer than each further one is the waking.
+    or more). What a single call takes longer than each further one is the waking. All are seconds.
     """
     pace, needed = dict[str, float](), 0.0
     for arm, per_call in several.items():
