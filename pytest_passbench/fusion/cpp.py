@@ -234,7 +234,6 @@ class Printer:
         terms = place_text(access, self.counters)
         return self.names[access.buffer] + (f" + {terms}" if terms != "0" else "")
 
-
     def _full(self, x: Expression) -> bool:
         return bool(x.varies & self.nest.swept)
 
@@ -242,7 +241,6 @@ class Printer:
         return any(access.at.steps[d] for d in self.nest.sweep)
 
     # -- loops
-
 
     def _loops(self, dims: Iterable[int], body: list[str]) -> list[str]:
         for d in reversed(list(dims)):
@@ -271,7 +269,6 @@ class Printer:
             *(f"  {line}" for written, line in tiles if written),
             "}",
         ]  # fmt: skip
-
 
     def _lanes(self, d: int, body: list[str]) -> list[str]:
         """Return a loop over registers: a body that is printed once, for whole registers and for the last."""

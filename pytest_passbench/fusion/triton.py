@@ -156,9 +156,7 @@ class _TritonPrinter:
     def _looped(self, reductions: Sequence[Expression], body: list[str], full: Sequence[Store]) -> list[str]:
         """Return a sweep over a long row in blocks."""
         size = _product(self.nest.sizes[d] for d in self.inner)
-        lines = [
-            f"{self._name(x)} = tl.full((HEIGHT, BLOCK), {_first(x)}, {_DTYPES[x.kind]})" for x in reductions
-        ]
+        lines = [f"{self._name(x)} = tl.full((HEIGHT, BLOCK), {_first(x)}, {_DTYPES[x.kind]})" for x in reductions]
         body = ["at = first + tl.arange(0, BLOCK)[None, :]", *self._columns(), *body]
         for x in reductions:
             name, part = self._name(x), self._part(x)

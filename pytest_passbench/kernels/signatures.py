@@ -157,8 +157,7 @@ def _kind(words: _Words, function: str, *, result: bool = False) -> str:
             return kind
     declared = plain if result else without_name or plain
     raise CompileError(
-        f"{function}: no way to pass a {declared!r} from Python",
-        remedy=f"use a pointer or one of {', '.join(KINDS)}",
+        f"{function}: no way to pass a {declared!r} from Python", remedy=f"use a pointer or one of {', '.join(KINDS)}"
     )
 
 

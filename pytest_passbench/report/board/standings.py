@@ -321,4 +321,3 @@ def _notes(group: ComparableRuns, entries: Sequence[_UnrankedRow], between: floa
     harnesses = {str(source.run.hashes.get("harness", "")) for source in sources}
     if len(harnesses) > 1:
         yield f"The runs were judged by {len(harnesses)} versions of this package."
-
