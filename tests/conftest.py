@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from shared.workspace import AS_EAGER, Judges, Workspace, make_cpp_pass, make_wrapper
+from support.paths import TESTS
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 # A checkout that only judges has no hypothesis.
@@ -76,14 +77,14 @@ def wrapper() -> Callable[..., str]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "bubblewrap: needs the strong sandbox")
-    config.addinivalue_line("markers", "sandbox: starts sandboxes; every test with the fixture judges is marked so")
+    config.addinivalue_line("markers", "sandbox: depends on the sandboxes of this machine and user")
     config.addinivalue_line("markers", "root: needs the superuser, and an interpreter that everybody can run")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what judges, for runs of that alone (.ci/run)."""
-    if "judges" in getattr(item, "fixturenames", ()):
+    """Mark what starts the sandboxes of this machine and user, for runs of that alone (.ci/run)."""
+    if {"judges", "builder"} & {*getattr(item, "fixturenames", ())} or TESTS / "walls" in item.path.parents:
         item.add_marker("sandbox")
 
 

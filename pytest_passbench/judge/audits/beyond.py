@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,7 @@ from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Inputs
-from pytest_passbench.judge.inputs.beyond import Range, other_last_bit
+from pytest_passbench.judge.inputs.beyond import Range, other_last_bits
 from pytest_passbench.judge.verify.compare import Comparison, surely_within
 from pytest_passbench.judge.verify.outputs import Output, read_call
 from pytest_passbench.judge.verify.rounds import DrawnRounds
@@ -33,7 +33,10 @@ MAX_SECONDS = 0.008  # for all ranges once. If they take longer, some are left o
 MAX_ELEMENTS = 1 << 16  # of an output that are compared, evenly spaced from a random place on
 MEDIAN_ELEMENTS = 1 << 12  # of these, for the usual size of an element
 ROUNDING_LEVELS = 2  # levels of t that rounding may add to a tolerance that was met on ordinary inputs
-DOUBT_FACTOR = 32  # times the change of eager's own answer when the last bits of the inputs change
+DOUBT_FACTOR = 32  # times the change of eager's own answer when last bits of the inputs change
+#: Answers of eager's to inputs with other last bits, at most. Behind an attention whose weights are nearly 0 and 1, a
+#: single one often changes little where rounding decides.
+NEAR_ANSWERS = 8
 MAX_SHARE = 0.25  # of the dtype's greatest number: above it, rounding decides between finite and infinite
 
 
@@ -134,16 +137,13 @@ class Beyond:
     ) -> None:
         few_changed = beyond.altered is not None  # a part of the elements may have none of these
         place, levels = None if few_changed else self._rng.random(), self.standing.correct_from
-        verdict = judged(expected, None, answers, self.bench.tolerance, beyond.name, levels, place)
-        if beyond.doubtful and NEVER in verdict.correct_from and verdict.status != "type_mismatch":
-            near = self._near(question, eager)
-            verdict = judged(expected, near, answers, self.bench.tolerance, beyond.name, levels, place)
-        self.standing.add(verdict)
+        near = (self._near(question, eager) for _ in range(NEAR_ANSWERS if beyond.doubtful else 0))
+        self.standing.add(judged(expected, near, answers, self.bench.tolerance, beyond.name, levels, place))
 
     def _near(self, question: _Question, eager: Runner) -> list[Output]:
         """Return eager's answer to inputs with other last bits."""
         for index, value in enumerate(question.values()):
-            near = other_last_bit(value) if index in question.inputs.movable else value
+            near = other_last_bits(value, self._rng) if index in question.inputs.movable else value
             self.bench.pages.put(index, question.place, near)
         return self._answers(eager, [question.place])[0]
 
@@ -171,7 +171,7 @@ class _Question:
 
 def judged(
     expected: list[Output],
-    near: list[Output] | None,
+    near: Iterable[list[Output]],
     answer: list[Output],
     tolerance: int,
     range_name: str,
@@ -180,13 +180,32 @@ def judged(
 ) -> Comparison:
     """Return the comparison of an answer with eager's.
 
-    ``near`` is eager's answer to inputs with other last bits, if there is one. ``levels`` are the smallest t at which
-    each output was right so far. ``place``, from 0 to 1, decides which elements of a large output are compared; None
-    compares all. ``range_name`` stands in messages.
+    ``near`` are eager's answers to inputs with other last bits, if there are any. While the answer seems wrong, a
+    further one is taken. ``levels`` are the smallest t at which each output was right so far. ``place``, from 0 to 1,
+    decides which elements of a large output are compared; None compares all. ``range_name`` stands in messages.
     """
+    more, asked = iter(near), list[list[Output]]()
+    while True:
+        verdict = _compared(expected, asked, answer, tolerance, range_name, levels, place)
+        further = next(more, None) if verdict.broken and verdict.status != "type_mismatch" else None
+        if further is None:
+            return verdict
+        asked.append(further)
+
+
+def _compared(
+    expected: list[Output],
+    near: Sequence[list[Output]],
+    answer: list[Output],
+    tolerance: int,
+    range_name: str,
+    levels: list[int],
+    place: float | None,
+) -> Comparison:
     verdict = Comparison(correct_from=list(levels))
-    for index, (eager, output, other) in enumerate(zip(expected, answer, near or expected, strict=False)):
-        if eager.value is None or other.value is None:
+    for index, (eager, output) in enumerate(zip(expected, answer, strict=False)):
+        others = [value for outputs in near if (value := outputs[index].value) is not None]
+        if eager.value is None or len(others) < len(near):
             continue
         if not output.form.like(eager.form):
             verdict.status, verdict.correct_from[index], verdict.broken = "type_mismatch", NEVER, True
@@ -196,7 +215,7 @@ def judged(
             continue
         if tolerances(eager.form.dtype, tolerance) == (0.0, 0.0) or eager.value.is_complex():
             continue  # integers: rounding at an edge makes them differ by 1
-        wrong = _first_wrong(eager.value, output.value, other.value, tolerance, place)
+        wrong = _first_wrong(eager.value, output.value, others, tolerance, place)
         if wrong is None:
             continue
         where, right, value = wrong
@@ -210,10 +229,11 @@ def judged(
 
 
 def _first_wrong(
-    expected: torch.Tensor, actual: torch.Tensor, near: torch.Tensor, tolerance: int, place: float | None
+    expected: torch.Tensor, actual: torch.Tensor, near: Sequence[torch.Tensor], tolerance: int, place: float | None
 ) -> tuple[list[int], float, float] | None:
     """Return the first element that rounding does not explain, if any: index, eager's value, the arm's value."""
-    if not expected.shape == actual.shape == near.shape or expected.dtype != actual.dtype or not expected.numel():
+    shapes = {value.shape for value in (expected, actual, *near)}
+    if len(shapes) > 1 or expected.dtype != actual.dtype or not expected.numel():
         return None
     info, name = torch.finfo(expected.dtype), str(expected.dtype).removeprefix("torch.")
     step = 1 if place is None else -(-expected.numel() // MAX_ELEMENTS)
@@ -222,9 +242,12 @@ def _first_wrong(
     if all(surely_within(*pair, *tolerances(name, tolerance)) for pair in zip(pieces(a), pieces(b), strict=True)):
         return None
     a, b = a.double(), b.double()
-    other = a if near is expected else near.flatten()[first::step].double()
-    comparable = other.isfinite() & (a.abs() < MAX_SHARE * info.max)
-    doubt = 0.0 if near is expected else DOUBT_FACTOR * float(torch.where(comparable, (other - a).abs(), 0.0).amax())
+    others = [value.flatten()[first::step].double() for value in near]
+    comparable = a.abs() < MAX_SHARE * info.max
+    for other in others:
+        comparable &= other.isfinite()
+    changes = [float(torch.where(comparable, (other - a).abs(), 0.0).amax()) for other in others]
+    doubt = DOUBT_FACTOR * max(changes, default=0.0)
     size = torch.where(comparable, a.abs(), 0.0)
     some = size[size > 0]
     usual = float(some[:: -(-some.numel() // MEDIAN_ELEMENTS)].median()) if some.numel() else 0.0

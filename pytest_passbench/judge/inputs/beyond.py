@@ -89,11 +89,12 @@ def movable(draw: Draw) -> bool:
     return isinstance(draw.of, Normal) and draw.dtype in FLOATS and draw.count > 0
 
 
-def other_last_bit(value: torch.Tensor) -> torch.Tensor:
-    """Return the values with their last bits flipped: the nearest other values."""
+def other_last_bits(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
+    """Return the values with the last bits of half of them flipped, by chance: the nearest other values."""
     name = str(value.dtype).removeprefix("torch.")
     bits = value.contiguous().flatten().view(torch.uint8).numpy().view(_BITS[name])
-    return torch.from_numpy((bits ^ 1).view(np.uint8)).view(value.dtype).view(value.shape)
+    flips = np.random.default_rng(rng.getrandbits(64)).integers(0, 2, bits.shape, np.uint8)
+    return torch.from_numpy((bits ^ flips).view(np.uint8)).view(value.dtype).view(value.shape)
 
 
 def with_infinities(value: torch.Tensor, rng: random.Random) -> torch.Tensor:

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pytest_passbench.judge.audits.beyond import Beyond, BeyondRounds, judged
-from pytest_passbench.judge.inputs.beyond import Range
+from pytest_passbench.judge.audits.beyond import NEAR_ANSWERS, Beyond, BeyondRounds, judged
+from pytest_passbench.judge.inputs.beyond import Range, other_last_bits
 from pytest_passbench.judge.measure import allowance
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.verify.outputs import Output, OutputForm
@@ -114,10 +114,30 @@ def test_a_kernel_that_is_right_in_the_first_call_of_a_block_alone_is_wrong(benc
     assert not record.findings
 
 
+def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> list[Output]:
+    value = (q @ k.T).softmax(-1) @ v
+    return [Output(OutputForm(KIND_TENSOR, "float32", "cpu", (*value.shape,), value.stride()), 0, value)]
+
+
+def test_rounding_that_an_attention_makes_large_is_no_mistake_and_a_mistake_there_is():
+    for seed in range(100):
+        rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+        inputs = [20 * torch.randn(256, 64, generator=generator) for _ in "qkv"]
+
+        def near(inputs=inputs, rng=rng):
+            return attended(*(other_last_bits(value, rng) for value in inputs))
+
+        eager, asked = attended(*inputs), (near() for _ in range(NEAR_ANSWERS))
+        assert not judged(eager, asked, near(), -5, "for huge inputs", [-11]).broken, seed
+    asked, halves = iter([near()] * NEAR_ANSWERS), attended(*(value / 2 for value in inputs))
+    assert judged(eager, asked, halves, -5, "for huge inputs", [-11]).broken
+    assert next(asked, None) is None
+
+
 @pytest.mark.parametrize("shape", [(2,), (4, 1)])
 def test_an_answer_of_another_form_is_wrong_there_too(shape):
     form, other = (OutputForm(KIND_TENSOR, "float32", "cpu", sizes, (1,) * len(sizes)) for sizes in ((4,), shape))
-    verdict = judged([Output(form, 0, torch.zeros(4))], None, [Output(other, 0, None)], -5, "for huge inputs", [-11])
+    verdict = judged([Output(form, 0, torch.zeros(4))], [], [Output(other, 0, None)], -5, "for huge inputs", [-11])
     assert (verdict.status, verdict.broken, verdict.correct_from) == ("type_mismatch", True, [99])
     assert verdict.message == "output 0: not a float32 tensor of shape [4] on cpu, as eager's is, for huge inputs"
 

@@ -35,8 +35,6 @@ from pytest_passbench.kernels.signatures import Signature
 from support import corpus
 from support.paths import ROOT
 
-pytestmark = pytest.mark.sandbox
-
 WEAK = sandbox.Walls(False, "asked for")
 WALLS = {"strong": sandbox.walls(), "weak": WEAK}
 SCALE = """
@@ -269,6 +267,7 @@ def test_a_compiler_that_does_not_end_is_ended(builder: Builder, monkeypatch: py
         builder.library(LENGTHY)
 
 
+@pytest.mark.sandbox
 @pytest.mark.bubblewrap
 @pytest.mark.parametrize("victim", ["cc1plus", Path(toolchain.compiler()).name[:15], "bwrap"])
 def test_a_compiler_that_is_killed_from_outside_is_no_fault_of_its_text(victim: str) -> None:
@@ -278,6 +277,7 @@ def test_a_compiler_that_is_killed_from_outside_is_no_fault_of_its_text(victim: 
     assert "scale" in builder.library(SCALE).functions
 
 
+@pytest.mark.sandbox
 @pytest.mark.parametrize("walls", WALLS)
 def test_a_killed_compiler_is_not_waited_for_if_its_children_hold_its_pipes(walls: str) -> None:
     error = ProcessLost if WALLS[walls].strong else CompileFailed  # there is no strong one without bubblewrap
@@ -286,6 +286,7 @@ def test_a_killed_compiler_is_not_waited_for_if_its_children_hold_its_pipes(wall
         compile.run_compiler(command, b"", {"PATH": "/usr/bin:/bin"}, 10, 10, WALLS[walls])
 
 
+@pytest.mark.sandbox
 @pytest.mark.bubblewrap
 def test_a_compiler_that_is_stopped_from_outside_is_no_fault_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile, "TIMEOUT_SECONDS", 3)
@@ -293,6 +294,7 @@ def test_a_compiler_that_is_stopped_from_outside_is_no_fault_of_its_text(monkeyp
         Builder(WALLS["strong"], None).library(LENGTHY)
 
 
+@pytest.mark.sandbox
 @pytest.mark.bubblewrap
 @pytest.mark.parametrize("says", ["Killed", r"\ng++: fatal error: Killed signal terminated program cc1plus\n"])
 def test_a_text_cannot_claim_that_its_compiler_was_killed(says: str) -> None:
