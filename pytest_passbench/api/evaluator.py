@@ -38,12 +38,11 @@ def evaluate(
 
     ``record.correct`` of each of ``run.records`` says whether the answer is right, ``record.arm`` how fast it is.
 
-    ``tasks``: ids of installed tasks, or task files, published samples, or folders of them. By default they are
-    the installed tasks of ``suite`` ("lite"). ``settings`` are the fields of
-    :class:`~pytest_passbench.core.settings.Settings`.
-    ``on_record`` is called with every record as it is made; a KeyboardInterrupt ends the run and returns
-    what there is, marked interrupted. ``judge`` makes the run's judge from its settings and its seed.
-    For many calls, :class:`Evaluator` keeps what takes long to start.
+    ``tasks``: ids of installed tasks, or task files, published samples, or folders of them. By default they are the
+    installed tasks of ``suite`` ("lite"). ``settings`` are the fields of
+    :class:`~pytest_passbench.core.settings.Settings`. ``on_record`` is called with every record as it is made; a
+    KeyboardInterrupt ends the run and returns what there is, marked interrupted. ``judge`` makes the run's judge from
+    its settings and its seed. For many calls, :class:`Evaluator` keeps what takes long to start.
 
     Raises UserError for a folder without passes, a file that is not a task, or a setting that is wrong.
     """

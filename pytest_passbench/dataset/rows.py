@@ -50,9 +50,8 @@ class GraphRow:
 class CaseRows:
     """The rows of one architecture: the contents of its file. ``position`` is its place in the library's list.
 
-    ``rows`` are its new graphs, ``ids`` the hashes of all, those that earlier architectures gave included.
-    ``ranges`` are the fusible ranges of the runs that were searched. ``refused`` counts the graphs that were left
-    out, by rule.
+    ``rows`` are its new graphs, ``ids`` the hashes of all, those that earlier architectures gave included. ``ranges``
+    are the fusible ranges of the runs that were searched. ``refused`` counts the graphs that were left out, by rule.
     """
 
     architecture: str

@@ -132,9 +132,8 @@ def is_heavy(node: fx.Node) -> bool:
 def sink(module: fx.GraphModule, heavy: Callable[[fx.Node], bool]) -> None:
     """Move every light operator down to its first user, in place, so that operators used together are adjacent.
 
-    The calls around a level of ``torch.vmap`` stay.
-    ``silu(gate(x)) * up(x)`` is captured as silu, linear, mul. After sinking, silu stands before mul. A graph
-    stays as it is if an operator writes into a value that another one reads.
+    The calls around a level of ``torch.vmap`` stay. ``silu(gate(x)) * up(x)`` is captured as silu, linear, mul. After
+    sinking, silu stands before mul. A graph stays as it is if an operator writes into a value that another one reads.
     """
     graph = module.graph
     nodes = list(graph.nodes)

@@ -1,7 +1,6 @@
 """The cutting of captured graphs: each run of operators becomes a graph of its own.
 
-Its inputs are the values that enter the run (weights included). Its outputs are the values that are used
-outside it.
+Its inputs are the values that enter the run (weights included). Its outputs are the values that are used outside it.
 """
 
 from __future__ import annotations

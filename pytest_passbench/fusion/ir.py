@@ -170,8 +170,7 @@ class Expression:
     the order in which ``torch.sum`` adds a row, as far as the loops allow, and ``chain`` one that adds each term in
     turn. ``lanes`` is a sum in the order of eager's softmax of halves (``lanes T``: if T is one). ``mean`` and a C++
     type is in the order of torch's norms of that type; then ``squares`` has the squared distances from it, and the
-    mean.
-    ``varies`` has the dimensions it depends on, ``depth`` the number of reductions below it, one over another.
+    mean. ``varies`` has the dimensions it depends on, ``depth`` the number of reductions below it, one over another.
     ``name`` and ``operator`` are those of the value in the user's graph.
     """
 

@@ -62,10 +62,9 @@ def pass_reports(
     """Return a candidate's reports on its passes, capped and escaped. No verdict depends on them.
 
     ``untuned`` are the names of the passes whose kernels could have been tuned and were not. ``plans`` has the launch
-    plans by the names of their passes, in words. ``uncounted`` has, by the pass's name, the reason why no match of
-    a pass counts although it matched.
-    A run keeps all reports, and subgraphs of a task have most in common: equal reports are one object while they are
-    cached, and each text is kept once.
+    plans by the names of their passes, in words. ``uncounted`` has, by the pass's name, the reason why no match of a
+    pass counts although it matched. A run keeps all reports, and subgraphs of a task have most in common: equal
+    reports are one object while they are cached, and each text is kept once.
     """
     reports = []
     for item in list(items)[:200]:

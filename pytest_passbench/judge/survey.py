@@ -1,8 +1,7 @@
 """The survey of a candidate without judging it (``passbench explain``).
 
 Its passes are read in a sandbox, and its kernels are screened and compiled. With a task, the passes are also matched
-as data on the task's subgraphs, which gives their launch plans. No kernel is run unless sanitizers are asked
-for.
+as data on the task's subgraphs, which gives their launch plans. No kernel is run unless sanitizers are asked for.
 """
 
 from __future__ import annotations

@@ -27,8 +27,7 @@ _INTEGERS = {
 class Passed(Data, row=True):
     """A value that a launch passes to the kernel.
 
-    ``path`` is the parameter's name, then the places in nested tuples. ``kind`` is a key of
-    :data:`PARAMETER_BYTES`.
+    ``path`` is the parameter's name, then the places in nested tuples. ``kind`` is a key of :data:`PARAMETER_BYTES`.
     """
 
     path: tuple[str | int, ...]

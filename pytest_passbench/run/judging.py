@@ -27,8 +27,7 @@ class Judge(Protocol):
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
         """Yield a record per subgraph as soon as it is judged; a later record of the same subgraph replaces it.
 
-        Subgraphs that a record names as left out have none of their own.
-        Raises UserError for a broken task only.
+        Subgraphs that a record names as left out have none of their own. Raises UserError for a broken task only.
         """
 
     def environment(self) -> dict[str, Any]:

@@ -36,9 +36,8 @@ class Estimate:
     """A ratio of times eager / candidate.
 
     Everything is kept in natural logarithms, so exchanging the arms only changes the sign. No rounding makes A/B and
-    B/A disagree. ``log_ratio`` and ``half_width`` are logs (0.01 is about 1 %). ``half_width`` is
-    infinite if the spread is unknown (one pair). ``stderr`` is the standard error of ``log_ratio``, with ``df``
-    degrees of freedom.
+    B/A disagree. ``log_ratio`` and ``half_width`` are logs (0.01 is about 1 %). ``half_width`` is infinite if the
+    spread is unknown (one pair). ``stderr`` is the standard error of ``log_ratio``, with ``df`` degrees of freedom.
     """
 
     log_ratio: float
@@ -98,10 +97,9 @@ def estimate(
     """Return the ratio and its 1 - ``alpha`` interval from each pair's log-ratios.
 
     ``effective`` is the number of independent pairs that autocorrelated ones are worth
-    (:func:`pytest_passbench.timing.series.effective_size`). ``resolution`` is the smallest half width (log)
-    that the clock allows: its step divided by a block's length. It matters if a coarse clock makes all pairs
-    equal, which does not mean that they are certain. Raises ValueError if there are no pairs, or as
-    :func:`pair_value` does.
+    (:func:`pytest_passbench.timing.series.effective_size`). ``resolution`` is the smallest half width (log) that the
+    clock allows: its step divided by a block's length. It matters if a coarse clock makes all pairs equal, which does
+    not mean that they are certain. Raises ValueError if there are no pairs, or as :func:`pair_value` does.
     """
     values = [pair_value(rounds) for rounds in pairs]
     if not values:
@@ -112,8 +110,7 @@ def estimate(
 def enough(values: Sequence[float], precise: float | None = None) -> float:
     """Return the standard error (log) with which a pair's value is precise enough, given such ``values``.
 
-    It grows with the distance of their median from 0, and is at least ``precise`` (default
-    :data:`PRECISE_ERROR`).
+    It grows with the distance of their median from 0, and is at least ``precise`` (default :data:`PRECISE_ERROR`).
     """
     return max(PRECISE_ERROR if precise is None else precise, PRECISE_SHARE * abs(median(values)))
 
@@ -121,10 +118,9 @@ def enough(values: Sequence[float], precise: float | None = None) -> float:
 def weights(pairs: Sequence[Sequence[float]]) -> list[float]:
     """Return the weight of each pair, at most 1.
 
-    Pairs that are precise enough weigh the same. Others weigh in inverse proportion to their variance, but at
-    least :data:`MIN_WEIGHT`. A pair has too few rounds for a variance of its own. So the variance of all pairs'
-    rounds together is taken, divided by the pair's number of rounds. Pairs with equally many rounds thus weigh
-    the same.
+    Pairs that are precise enough weigh the same. Others weigh in inverse proportion to their variance, but at least
+    :data:`MIN_WEIGHT`. A pair has too few rounds for a variance of its own. So the variance of all pairs' rounds
+    together is taken, divided by the pair's number of rounds. Pairs with equally many rounds thus weigh the same.
     """
     precise = enough([pair_value(rounds) for rounds in pairs])
     scatter = median(median_error(rounds) * math.sqrt(len(rounds)) for rounds in pairs)
@@ -144,10 +140,9 @@ def from_values(
 ) -> Estimate:
     """Return the estimate from pair values, each with its weight ``counting`` (above 0; default: equal weights).
 
-    Values of unequal weights are worth (sum w)^2 / sum w^2 of equal ones (Kish 1965, "Survey Sampling"). The
-    degrees of freedom are one less. The variance of the mean is taken from each value's distance to it, not
-    from the weights. Sums are exact (``fsum``), so their order does not matter. The other parameters are those
-    of :func:`estimate`.
+    Values of unequal weights are worth (sum w)^2 / sum w^2 of equal ones (Kish 1965, "Survey Sampling"). The degrees
+    of freedom are one less. The variance of the mean is taken from each value's distance to it, not from the weights.
+    Sums are exact (``fsum``), so their order does not matter. The other parameters are those of :func:`estimate`.
     """
     count = len(values)
     shares = [1.0] * count if counting is None else counting

@@ -1,11 +1,10 @@
 """Looks and verdicts: when to stop measuring, with intervals that account for every look.
 
-Measuring until an interval looks good makes the interval too narrow. Suppose it stops at the first look (6, 8,
-12 or 16 pairs) whose plain 95 % interval is narrow enough. That interval covers less than it promises. So the
-intervals are *repeated confidence intervals* (Jennison and Turnbull 1989, JRSS B 51:305). Every look has the
-same nominal error (Pocock 1977, Biometrika 64:191). It is so small that the chance that *any* of the intervals
-misses the truth is 5 %. Whatever rule stops the measuring, the last interval is one of them, so it covers at
-least 95 % of the time.
+Measuring until an interval looks good makes the interval too narrow. Suppose it stops at the first look (6, 8, 12 or
+16 pairs) whose plain 95 % interval is narrow enough. That interval covers less than it promises. So the intervals are
+*repeated confidence intervals* (Jennison and Turnbull 1989, JRSS B 51:305). Every look has the same nominal error
+(Pocock 1977, Biometrika 64:191). It is so small that the chance that *any* of the intervals misses the truth is 5 %.
+Whatever rule stops the measuring, the last interval is one of them, so it covers at least 95 % of the time.
 
 Pocock's constants hold for a known variance. With 6 pairs the variance is uncertain, and the t statistics of
 successive looks depend less on each other than normal ones. So the nominal error was found for the joint law of

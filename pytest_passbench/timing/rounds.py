@@ -57,10 +57,9 @@ class Shape:
 def orders(arms: Sequence[str], rounds: int, rng: random.Random) -> list[tuple[str, ...]]:
     """Return the order of the arms in each round: random, and balanced in pairs.
 
-    Each order is directly followed or preceded by its reverse. So a linear drift over two rounds affects all
-    arms alike. Over ``factorial(len(arms))`` rounds every order occurs equally often. ``rng`` is the judge's,
-    since a candidate that knew the order could make use of it. Raises ValueError if ``rounds`` is odd or
-    negative.
+    Each order is directly followed or preceded by its reverse. So a linear drift over two rounds affects all arms
+    alike. Over ``factorial(len(arms))`` rounds every order occurs equally often. ``rng`` is the judge's, since a
+    candidate that knew the order could make use of it. Raises ValueError if ``rounds`` is odd or negative.
     """
     if rounds % 2 or rounds < 0:
         raise ValueError(f"the number of rounds must be even, not {rounds}")
@@ -161,9 +160,8 @@ class Disturbance:
     """Signs that something else ran during a block of ``seconds`` seconds.
 
     ``switches`` counts involuntary context switches of the runner (``nonvoluntary_ctxt_switches`` in
-    /proc/PID/status). ``stolen`` is the seconds that its core was taken away (``steal`` in /proc/stat, or
-    run-queue wait in /proc/PID/schedstat). ``touched`` counts pages of memory that the runner used for the
-    first time.
+    /proc/PID/status). ``stolen`` is the seconds that its core was taken away (``steal`` in /proc/stat, or run-queue
+    wait in /proc/PID/schedstat). ``touched`` counts pages of memory that the runner used for the first time.
     """
 
     seconds: float

@@ -97,9 +97,8 @@ def aa_floor(log_ratios: Sequence[float]) -> NoiseFloor:
     """Return the floor from the log-ratios of eager-against-eager sessions, in the order of measurement.
 
     The true value is known to be 0. So the spread is the root mean square, with n degrees of freedom. The next
-    session's ratio lies within t_n * rms: Student's prediction interval with a known mean. Sessions that
-    resemble their neighbours count as fewer (:func:`effective_size`). Raises
-    ValueError if there are no sessions.
+    session's ratio lies within t_n * rms: Student's prediction interval with a known mean. Sessions that resemble
+    their neighbours count as fewer (:func:`effective_size`). Raises ValueError if there are no sessions.
     """
     if not log_ratios:
         raise ValueError("the A/A floor needs at least one session")

@@ -1,9 +1,8 @@
 """Quantiles of Student's t without scipy, for any real degrees of freedom.
 
-P(|T| > t) = I_x(df/2, 1/2) with x = df/(df + t^2). I is the regularised incomplete beta
-function (Abramowitz and Stegun 26.7.1). It is computed by its continued fraction (DLMF 8.17.22) with Lentz's
-method (Thompson and Barnett 1986). The quantile is found by bisection, so it is as monotone as the distribution
-function itself.
+P(|T| > t) = I_x(df/2, 1/2) with x = df/(df + t^2). I is the regularised incomplete beta function (Abramowitz and
+Stegun 26.7.1). It is computed by its continued fraction (DLMF 8.17.22) with Lentz's method (Thompson and Barnett
+1986). The quantile is found by bisection, so it is as monotone as the distribution function itself.
 """
 
 from __future__ import annotations

@@ -88,9 +88,8 @@ def _signal(pid: int, number: signal.Signals) -> None:
 def wait_stopped(pid: int, limit: float = STOP_SECONDS) -> None:
     """Wait until every thread of ``pid`` is stopped.
 
-    Raises Gone if the process ended or does not stop within ``limit`` seconds.
-    Each thread stops by itself, and a thread that still runs may start another. So threads are listed again until
-    no new one appears.
+    Raises Gone if the process ended or does not stop within ``limit`` seconds. Each thread stops by itself, and a
+    thread that still runs may start another. So threads are listed again until no new one appears.
     """
     deadline, stopped = time.monotonic() + limit, set[int]()
     while (running := set(threads(pid))) != stopped:

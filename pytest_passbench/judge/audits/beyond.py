@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -137,8 +137,14 @@ class Beyond:
     ) -> None:
         few_changed = beyond.altered is not None  # a part of the elements may have none of these
         place, levels = None if few_changed else self._rng.random(), self.standing.correct_from
-        near = (self._near(question, eager) for _ in range(NEAR_ANSWERS if beyond.doubtful else 0))
-        self.standing.add(judged(expected, near, answers, self.bench.tolerance, beyond.name, levels, place))
+        near: list[list[Output]] = []
+        while True:
+            verdict = judged(expected, near, answers, self.bench.tolerance, beyond.name, levels, place)
+            explicable = verdict.broken and verdict.status != "type_mismatch" and beyond.doubtful
+            if not explicable or len(near) == NEAR_ANSWERS:
+                break
+            near.append(self._near(question, eager))
+        self.standing.add(verdict)
 
     def _near(self, question: _Question, eager: Runner) -> list[Output]:
         """Return eager's answer to inputs with other last bits."""
@@ -171,7 +177,7 @@ class _Question:
 
 def judged(
     expected: list[Output],
-    near: Iterable[list[Output]],
+    near: Sequence[list[Output]],
     answer: list[Output],
     tolerance: int,
     range_name: str,
@@ -180,28 +186,10 @@ def judged(
 ) -> Comparison:
     """Return the comparison of an answer with eager's.
 
-    ``near`` are eager's answers to inputs with other last bits, if there are any. While the answer seems wrong, a
-    further one is taken. ``levels`` are the smallest t at which each output was right so far. ``place``, from 0 to 1,
-    decides which elements of a large output are compared; None compares all. ``range_name`` stands in messages.
+    ``near`` are eager's answers to inputs with other last bits, if there are any. ``levels`` are the smallest t at
+    which each output was right so far. ``place``, from 0 to 1, decides which elements of a large output are compared;
+    None compares all. ``range_name`` stands in messages.
     """
-    more, asked = iter(near), list[list[Output]]()
-    while True:
-        verdict = _compared(expected, asked, answer, tolerance, range_name, levels, place)
-        further = next(more, None) if verdict.broken and verdict.status != "type_mismatch" else None
-        if further is None:
-            return verdict
-        asked.append(further)
-
-
-def _compared(
-    expected: list[Output],
-    near: Sequence[list[Output]],
-    answer: list[Output],
-    tolerance: int,
-    range_name: str,
-    levels: list[int],
-    place: float | None,
-) -> Comparison:
     verdict = Comparison(correct_from=list(levels))
     for index, (eager, output) in enumerate(zip(expected, answer, strict=False)):
         others = [value for outputs in near if (value := outputs[index].value) is not None]
@@ -242,12 +230,11 @@ def _first_wrong(
     if all(surely_within(*pair, *tolerances(name, tolerance)) for pair in zip(pieces(a), pieces(b), strict=True)):
         return None
     a, b = a.double(), b.double()
-    others = [value.flatten()[first::step].double() for value in near]
+    changes = [(value.flatten()[first::step].double() - a).abs() for value in near]
     comparable = a.abs() < MAX_SHARE * info.max
-    for other in others:
-        comparable &= other.isfinite()
-    changes = [float(torch.where(comparable, (other - a).abs(), 0.0).amax()) for other in others]
-    doubt = DOUBT_FACTOR * max(changes, default=0.0)
+    for change in changes:
+        comparable &= change.isfinite()
+    doubt = DOUBT_FACTOR * max((float((change * comparable).nan_to_num().amax()) for change in changes), default=0.0)
     size = torch.where(comparable, a.abs(), 0.0)
     some = size[size > 0]
     usual = float(some[:: -(-some.numel() // MEDIAN_ELEMENTS)].median()) if some.numel() else 0.0

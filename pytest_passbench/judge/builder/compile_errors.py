@@ -1,8 +1,7 @@
 """Errors of kernels that do not compile, from a compiler's output, at the lines of the candidate's files.
 
-They are in words for the candidate's author, with excerpts.
-The forms of a compiler's errors are those of GCC and Clang with ``LC_ALL=C``. Notes, warnings and excerpts are left
-out.
+They are in words for the candidate's author, with excerpts. The forms of a compiler's errors are those of GCC and
+Clang with ``LC_ALL=C``. Notes, warnings and excerpts are left out.
 """
 
 from __future__ import annotations
