@@ -1,6 +1,6 @@
 """Every candidate of the corpus, judged with all layers on: exploits gain nothing, honest ones are not accused.
 
-They are slow. One of each class is marked as a sample, which .ci/run judges without bubblewrap too.
+They are slow. One of each class is marked as a sample, which .ci/run always judges; exploits without bubblewrap too.
 """
 
 from __future__ import annotations
