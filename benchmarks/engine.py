@@ -227,6 +227,7 @@ def machine() -> dict[str, Any]:
 
 def write(name: str, summary: dict[str, Any]) -> Path:
     """The summary as a JSON file; returns its path."""
+    REPORTS.mkdir(parents=True, exist_ok=True)
     path = REPORTS / f"{name}.json"
     path.write_text(json.dumps(summary, indent=1) + "\n")
     return path

@@ -84,7 +84,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what starts the sandboxes of this machine and user, for runs of that alone (.ci/run)."""
-    if {"judges", "builder"} & {*getattr(item, "fixturenames", ())} or TESTS / "walls" in item.path.parents:
+    starts = {"judges", "builder"} & {*getattr(item, "fixturenames", ())} or item.get_closest_marker("bubblewrap")
+    if starts or TESTS / "walls" in item.path.parents:
         item.add_marker("sandbox")
 
 

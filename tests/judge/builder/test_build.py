@@ -267,7 +267,6 @@ def test_a_compiler_that_does_not_end_is_ended(builder: Builder, monkeypatch: py
         builder.library(LENGTHY)
 
 
-@pytest.mark.sandbox
 @pytest.mark.bubblewrap
 @pytest.mark.parametrize("victim", ["cc1plus", Path(toolchain.compiler()).name[:15], "bwrap"])
 def test_a_compiler_that_is_killed_from_outside_is_no_fault_of_its_text(victim: str) -> None:
@@ -286,7 +285,6 @@ def test_a_killed_compiler_is_not_waited_for_if_its_children_hold_its_pipes(wall
         compile.run_compiler(command, b"", {"PATH": "/usr/bin:/bin"}, 10, 10, WALLS[walls])
 
 
-@pytest.mark.sandbox
 @pytest.mark.bubblewrap
 def test_a_compiler_that_is_stopped_from_outside_is_no_fault_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile, "TIMEOUT_SECONDS", 3)
@@ -294,7 +292,6 @@ def test_a_compiler_that_is_stopped_from_outside_is_no_fault_of_its_text(monkeyp
         Builder(WALLS["strong"], None).library(LENGTHY)
 
 
-@pytest.mark.sandbox
 @pytest.mark.bubblewrap
 @pytest.mark.parametrize("says", ["Killed", r"\ng++: fatal error: Killed signal terminated program cc1plus\n"])
 def test_a_text_cannot_claim_that_its_compiler_was_killed(says: str) -> None:

@@ -33,8 +33,6 @@ from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Argument, Operand, TritonLaunch, TritonType, contiguous
 from pytest_passbench.plans.machine_code import ANSWER
 
-pytestmark = pytest.mark.sandbox
-
 HOPPER = 90
 WEAK = sandbox.Walls(False, "asked for")
 WALLS = {"strong": sandbox.walls(), "weak": WEAK}
@@ -171,7 +169,6 @@ def machine(found: CompiledLaunch | CompileFailed) -> CompiledLaunch:
     return found
 
 
-@pytest.mark.sandbox
 @pytest.mark.parametrize("walls", [pytest.param("strong", marks=pytest.mark.bubblewrap), "weak"])
 def test_a_kernel_becomes_machine_code_for_a_device_that_is_not_here(folder: Path, walls: str) -> None:
     wanted = [special(text(folder, "scale"), {**SCALE, "n": n}, num_warps=warps) for n, warps in ((1000, 4), (1, 8))]
