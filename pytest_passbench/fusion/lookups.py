@@ -1,16 +1,22 @@
-"""Rules of operators that read elsewhere than they write: subscripts, counts, triangles, resizing."""
+"""Rules of operators that read elsewhere than they write: subscripts, counts, triangles, resizing, scatters."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 
-from pytest_passbench.fusion.ir import Affine, Call, Expression, Index, Kind, Unsupported, Value, kind_of
+from pytest_passbench.fusion.ir import Affine, Call, Expression, Index, Kind, Loops, Unsupported, Value, kind_of
 from pytest_passbench.fusion.lower import EXACT, Lowering, Rule, rules_into
 
 RULES: dict[str, Rule] = {}
 """The rules by the operator's name."""
+MOST_PLACES, MOST_BINS = 8, 32
+"""The places along its dimension that a scatter may fill, and the bins of a histogram. Each looks through all indices
+or elements, which takes longer than eager beyond these (figures: benchmarks/LOG.md)."""
+COUNTED_BY_HALVES = 256
+"""Up to this number, each number in half precision has a successor: eager counts no further in bfloat16."""
 
 rule = rules_into(RULES)
 
@@ -124,3 +130,68 @@ def _bilinear(lowering: Lowering, call: Call, index: Index) -> Expression:
         left, right = (lowering.read(value, start, (row, column)) for column in lookups[1])
         rows.append(lowering.apply("{0} * {1} + {2} * {3}", weights[1][0], left, weights[1][1], right))
     return lowering.apply("{0} * {1} + {2} * {3}", weights[0][0], rows[0], weights[0][1], rows[1])
+
+
+def _by_index(call: Call) -> Loops:
+    """Return the loops of a scatter: those over its result, and one over the indices along its dimension."""
+    sizes, numbers, dim = call.arguments["self"].sizes, call.arguments["index"].sizes, call.arguments["dim"]
+    if not sizes or len(sizes) != len(numbers):
+        raise Unsupported("a scatter into a tensor without dimensions")
+    return Loops((*sizes, numbers[dim]), frozenset({len(sizes)}), (*((d, 1) for d in range(len(sizes))), (None, 1)))
+
+
+@rule("scatter", loops=_by_index, exact=True)
+def _scatter(lowering: Lowering, call: Call, _index: Index) -> Expression:
+    """Return what the last index that names an element puts there, or else what was there."""
+    a, home = call.arguments, lowering.home
+    value, numbers, dim = a["self"], a["index"], a["dim"] % len(home)
+    if "reduce" in a or any(size != numbers.sizes[d] for d, size in enumerate(value.sizes) if d != dim):
+        raise Unsupported("a scatter that computes, or by an index that is smaller than the tensor")
+    if value.sizes[dim] > MOST_PLACES:
+        raise Unsupported(f"a scatter to more than {MOST_PLACES} places")
+    turn = Affine(0, (*[0] * len(home), int(numbers.sizes[dim] > 1)))
+    at = _whole(lowering, numbers, (*home[:dim], turn, *home[dim + 1 :]))
+    hit = lowering.compare("==", at, lowering.count(home[dim]))
+    x = lowering.read(value, home)
+    turns = lowering.count(Affine(1, turn.steps), Kind.REAL) if "src" in a else lowering.number(1)
+    last = lowering.reduce("greatest", lowering.choose(hit, turns, lowering.number(0)))
+    if "src" in a:
+        first = _instead(home, [dim], lowering)
+        place = lowering.cast(lowering.apply("greater({0} - 1, pb::vec{{}})", last), Kind.WHOLE)
+        new = lowering.read(a["src"], first, ((place, a["src"].strides[dim]),))
+    else:
+        number = {Kind.MASK: bool, Kind.WHOLE: int}.get(x.kind, float)(a["value"])
+        new = lowering.operand(number, (), call.results[0].dtype)
+    return lowering.choose(lowering.compare(">", last, lowering.number(0)), new, x)
+
+
+def _by_element(call: Call) -> Loops:
+    """Return the loops of a histogram: one over its bins, and those over the elements that it counts."""
+    sizes = call.arguments["self"].sizes or (1,)
+    return Loops(
+        (call.arguments["bins"], *sizes), frozenset(range(1, 1 + len(sizes))), ((0, 1), *[(None, 1)] * len(sizes))
+    )
+
+
+@rule("histc", loops=_by_element)
+def _histogram(lowering: Lowering, call: Call, _index: Index) -> Expression:
+    """Return how many elements lie in a bin, by eager's arithmetic: the last bin has its upper edge too."""
+    value, bins = call.arguments["self"], call.arguments["bins"]
+    low, high = call.arguments["min"], call.arguments["max"]
+    if bins > MOST_BINS or low >= high:
+        raise Unsupported(f"a histogram of more than {MOST_BINS} bins, or between edges that are not stated")
+    if math.prod(value.sizes) > (EXACT if value.dtype == torch.float32 else COUNTED_BY_HALVES):
+        raise Unsupported("a histogram that counts further than its dtype")
+    rank = len(value.sizes)
+    steps = (tuple(int(loop == 1 + d and size > 1) for loop in range(1 + rank)) for d, size in enumerate(value.sizes))
+    x = lowering.real(lowering.read(value, tuple(Affine(0, step) for step in steps)))
+    edges = [lowering.operand(float(edge), (), value.dtype) for edge in (low, high)]
+    inside = lowering.apply("(({0} >= {1}) & ({0} <= {2}))", x, *edges, kind=Kind.MASK)
+    width = lowering.rounded(lowering.apply("{0} - {1}", edges[1], edges[0]), value.dtype)
+    place = lowering.rounded(lowering.apply("{0} - {1}", x, edges[0]), value.dtype)
+    place = lowering.rounded(lowering.apply("{0} * {1}", place, lowering.size(bins)), value.dtype)
+    place = lowering.rounded(lowering.apply("{0} / {1}", place, width), value.dtype)
+    place = lowering.apply("lesser({0}, {1} - 0.5f)", place, lowering.size(bins))
+    bin_number = lowering.count(lowering.home[0], Kind.REAL)
+    inside = lowering.apply("({0} & ({1} >= {2}) & ({1} < {2} + 1))", inside, place, bin_number, kind=Kind.MASK)
+    return lowering.reduce("sum", lowering.real(inside))

@@ -217,19 +217,27 @@ def _roll(call: Call, buffer: Buffer) -> Iterator[Piece]:
             yield _part(buffer, to, Value(value.buffer, tuple(sizes), value.strides, offset))
 
 
-@rule("unfold_copy", "im2col")
+@rule("im2col", "col2im")
 def _columns(call: Call, buffer: Buffer) -> Iterator[Piece]:
-    """Yield the columns of an image's windows. Windows over a margin are not handled."""
-    value = call.arguments["self"]
+    """Yield the columns of an image's windows, or the image that columns are put back into.
+
+    Windows over a margin are not handled, and none that overlap if an image is made of them: they would be added.
+    """
+    value, back = call.arguments["self"], call.name == "col2im"
+    image, columns = (buffer, value) if back else (value, buffer)
     names = ("kernel_size", "dilation", "padding", "stride")
     kernel, dilation, padding, stride = (numbers(call.arguments[name], 2) for name in names)
-    if any(padding) or len(value.sizes) != 4:
-        raise Unsupported("im2col with a margin")
-    ends = zip(value.sizes[2:], dilation, kernel, stride, strict=True)
+    overlap = any(step < window for step, window in zip(stride, kernel, strict=True)) or max(dilation) > 1
+    if any(padding) or len(image.sizes) != 4 or len(columns.sizes) != 3 or (back and overlap):
+        raise Unsupported(f"{call.name} with a margin, or of windows that overlap")
+    ends = zip(image.sizes[2:], dilation, kernel, stride, strict=True)
     height, width = ((size - more * (window - 1) - 1) // step + 1 for size, more, window, step in ends)
-    dims = (*value.sizes[:2], *kernel, height, width)
-    n, c, h, w = value.strides
-    origin = (n, c, h * dilation[0], w * dilation[1], h * stride[0], w * stride[1])
-    n, c, place = buffer.strides
-    strides = (n, c * kernel[0] * kernel[1], c * kernel[1], c, place * width, place)
+    dims = (*image.sizes[:2], *kernel, height, width)
+    n, c, h, w = image.strides
+    to_image = (n, c, h * dilation[0], w * dilation[1], h * stride[0], w * stride[1])
+    n, c, place = columns.strides
+    to_columns = (n, c * kernel[0] * kernel[1], c * kernel[1], c, place * width, place)
+    strides, origin = (to_image, to_columns) if back else (to_columns, to_image)
+    if back and math.prod(dims) < math.prod(buffer.sizes):  # what lies between the windows
+        yield Piece(buffer, buffer.sizes, buffer.strides, 0, 0.0)
     yield Piece(buffer, dims, strides, 0, Value(value.buffer, dims, origin, value.offset))

@@ -44,6 +44,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sums so far": lambda x, y: x.float().cumsum(-1),
     "whole numbers": lambda x, y: (chosen(x), (x > y).sum(-1), torch.arange(x.shape[-1]) + x, x.tril()),
     "windows": lambda x, y: (F.max_pool2d(x[None], 2), F.avg_pool2d(y.expand(x.shape)[None], (1, 3), 1)),
+    "scatters": lambda x, y: (
+        x[:, :4].scatter(1, places(x), 0.5),
+        x[:, :4].scatter(1, places(x), -x),
+        (x[:, :4] > 0).scatter(1, places(x), False),
+        x[:3].histc(7, -1, 2),
+        F.fold(x[None, :4, :6], (4, 6), 2, stride=2),
+    ),
     "a long row": lambda x, y: (x.repeat(1, 700).float() * 0.5).softmax(-1),
 }
 
@@ -51,6 +58,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 def chosen(x: torch.Tensor) -> torch.Tensor:
     """Return elements that whole numbers name."""
     return x[torch.arange(x.shape[0]).flip(0) % 3] * 2
+
+
+def places(x: torch.Tensor) -> torch.Tensor:
+    """Return whole numbers below 4, two in a row, that repeat some."""
+    return (x[:, :2].float().abs() * 3).long() % 4
 
 
 def run(function: Callable[..., Any], inputs: Any, folder: Path) -> Any:

@@ -52,6 +52,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "doubles": lambda x, y: doubles(x.double() / 3, y),
     "narrow integers": lambda x, y: ((x.float() * 9).to(torch.int8) * 50, (x > y).sum(-1), (x > 0) & (y > 0)),
     "chosen rows": lambda x, y: chosen(x, (y.float() * 50).long().abs() % x.shape[0]),
+    "scattered": lambda x, y: scattered(x, (y.float() * 50).long().abs().expand_as(x)),
 }
 
 
@@ -106,6 +107,18 @@ def chosen(x: torch.Tensor, index: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return x.index_select(0, flat) * 2, F.embedding(index, rows), x[index], x[-1 - flat], x.gather(0, places)
 
 
+def scattered(x: torch.Tensor, numbers: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return tensors that a number, or elements of another tensor, are put into: by an index that repeats some."""
+    x, numbers = x[..., :8], numbers[..., :8]
+    places = numbers % max(x.shape[-1], 1)
+    return (
+        (x * 2).scatter(-1, places, 0.1234567),
+        x.mT.scatter(-2, places.mT, x.mT + 1) if x.dim() > 1 else x.scatter(0, places, x + 1),
+        (x > 0).scatter(-1, places[..., :2], False),
+        F.one_hot(numbers % 7, 7) if numbers.numel() else numbers + 1,
+    )
+
+
 def functions_of_doubles(a: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return functions of each double."""
     b = a.abs() + 0.1
@@ -146,6 +159,10 @@ IMAGES: dict[str, Callable[..., Any]] = {
     "another size": lambda x: F.interpolate(x.float(), size=(5, 20), mode="bilinear", align_corners=True),
     "shuffled": lambda x: (F.pixel_shuffle(x + 1, 2), F.pixel_unshuffle(x[..., :6, :6] * 2, 3)),
     "columns": lambda x: F.unfold(x * 2, 3, stride=2),
+    "columns put back": lambda x: (
+        F.fold(F.unfold(x[..., :6], 2, stride=2) + 1, (7, 6), 2, stride=2),
+        F.fold(x.flatten(2), (20, 27), (2, 1), stride=(3, 3)),
+    ),
     "norms of groups": lambda x: (
         F.group_norm(x.float(), 2),
         F.instance_norm(x.float()),
@@ -299,6 +316,13 @@ def test_a_norm_of_halves_has_the_bits_of_eager(name: str, dtype: torch.dtype) -
 
 
 @pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
+def test_a_histogram_counts_as_eager(dtype: torch.dtype) -> None:
+    x = torch.randn(5, 51, generator=torch.Generator().manual_seed(1)).to(dtype) * 3
+    x[0, :9] = torch.tensor([0, 7, 1, 3.5, math.nan, math.inf, -math.inf, -0.0, 8])
+    assert_equal(lambda x: (x.histc(8, 0, 7), (x + 1).histc(5, -3, 2.3), x[0, 0].histc(3, -1, 1)), [x], exact=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
 def test_what_a_row_of_halves_has_beyond_whole_steps_is_added_as_eager_does(dtype: torch.dtype) -> None:
     x = torch.randn(120_000, 24, generator=torch.Generator().manual_seed(1)).to(dtype)
     assert_equal(lambda x: F.layer_norm(x, (24,), x[0].abs(), x[1]), [x], exact=True)
@@ -376,6 +400,12 @@ def test_the_greater_of_two_bools_is_true() -> None:
         (lambda x: x.double().cumsum(0), "float64 in a computation of floats"),
         (lambda x: x.double().exp(), "exp of float64"),
         (lambda x: x.median(), "median"),
+        (lambda x: x.new_zeros(9, 3).scatter(0, x.long(), 1), "a scatter to more than 8 places"),
+        (lambda x: x.scatter(0, torch.eye(3, 2).long(), 1), "an index that is smaller than the tensor"),
+        (lambda x: x.histc(99, 0, 1), "a histogram of more than 32 bins"),
+        (lambda x: x.histc(3), "edges that are not stated"),
+        (lambda x: x.new_ones(300).half().histc(3, 0, 1), "counts further than its dtype"),
+        (lambda x: F.fold(x[None, :2], (1, 4), (1, 2)), "windows that overlap"),
         (lambda x: (x > 0).amax(0), "amax of bools"),
         (lambda x: F.batch_norm(x, x[0], x[1], training=True), "a batch norm that updates its statistics"),
         (lambda x: F.interpolate(x[None], scale_factor=2.3), "another factor than the sizes have"),
