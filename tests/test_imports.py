@@ -45,6 +45,7 @@ sys.exit(pytest.main(command))
 """
 
 
+@pytest.mark.slow
 def test_a_checkout_that_nobody_installed_judges():
     told = subprocess.run([sys.executable, "-c", BARE], cwd=ROOT, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stdout + told.stderr

@@ -95,7 +95,8 @@ def killer(when: Callable[[], bool], most: int = 10**6, zygote: bool = False) ->
         thread.join()
 
 
-@pytest.mark.parametrize("zygote", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("zygote", [False, True])
 def test_eagers_process_that_is_killed_once_is_no_more_than_a_delay(judged, zygote):
     with killer(lambda: True, most=1, zygote=zygote) as killed:
         record = next(judged)

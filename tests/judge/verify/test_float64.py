@@ -46,11 +46,11 @@ def test_one_rounding_is_accurate_and_1_percent_off_is_not(bench, criterion, onc
 
 def test_any_verified_call_may_be_judged_by_float64(bench, monkeypatch):
     monkeypatch.setattr(checker, "MAX_SECONDS", 1e9)
-    bench.task(dtypes=("bfloat16",), scales=(1, 2, 3, 4, 5, 6))
+    bench.task(dtypes=("bfloat16",), scales=(1, 2, 3))
     bench.candidate({"some": make_wrapper(SOMETIMES)})
     found = bench.judge(policy="open")
-    assert [record.accurate() for record in found.values()] == [False] * 6
-    assert [record.arm.status for record in found.values()] == ["ran"] * 6
+    assert [record.accurate() for record in found.values()] == [False] * 3
+    assert [record.arm.status for record in found.values()] == ["ran"] * 3
 
 
 def test_the_inputs_of_a_call_made_again_are_those_of_the_call(bench, monkeypatch):
