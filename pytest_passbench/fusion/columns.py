@@ -166,7 +166,7 @@ class _Join:
     def value(self, items: Sequence[Value]) -> Value:
         rest = [(x.sizes, x.strides, x.offset) for x in items]
         sizes, strides, offset = self.join(rest)
-        return Value(self.buffer([x.buffer for x in items]), sizes, strides, offset)
+        return Value(self.buffer([x.buffer for x in items]), sizes, _expanded(sizes, strides), offset)
 
     def join(self, items: Sequence[Any]) -> Any:
         """Return what stands for the same argument of a call in all traces."""
@@ -192,6 +192,7 @@ class _Join:
                 raise Unsupported("a dtype that differs")
             sizes, strides = self.join([(x.sizes, x.strides) for x in items])
             place, name = first.place, first.name
+            strides = _expanded(sizes, strides)
             buffer = Buffer(first.number, first.dtype, sizes, strides, first.argument, None, place, name)
             self.buffers[first] = buffer
             if first.maker is not None:
@@ -210,6 +211,16 @@ class _Join:
             call.results += [self.buffer(results) for results in zip(*(x.results for x in items), strict=True)]
             _refuse_broadcast(call)
         return self.calls[first]
+
+
+def _expanded(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Return strides that are 0 where a dimension is expanded in some columns, and has one place in the others."""
+
+    def repeats(n: int, step: int) -> bool:
+        ends = zip(n.columns, columns(step, len(n.columns)), strict=True) if isinstance(n, Size) else [(2, step)]
+        return not any(stride for length, stride in ends if length != 1)
+
+    return tuple(0 if repeats(n, step) else step for n, step in zip(sizes, strides, strict=True))
 
 
 def _refuse_broadcast(call: Call) -> None:

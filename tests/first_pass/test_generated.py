@@ -186,6 +186,16 @@ def test_a_wrapper_of_several_ranks_asks_for_the_rank_before_it_reads_a_size(ben
         assert judged(task, drafted, tmp_path / task.id) == []
 
 
+def test_a_result_that_is_expanded_in_some_subgraphs_has_one_place_in_others(bench, tmp_path):
+    source = "def forward(in_0, in_1):\n    return (in_0.view(-1, 1, 1).expand_as(in_1), in_1.exp())\n"
+    tasks = [read_task(bench.task(f"t{n}", source, ((5,), (5, n, 3)))) for n in (4, 1)]
+    subgraphs = [dataclasses.replace(task.subgraphs[0], id=task.id) for task in tasks]
+    drafted = draft(dataclasses.replace(tasks[0], subgraphs=tuple(subgraphs)))
+    assert not drafted.left
+    for task in tasks:
+        assert judged(task, drafted, tmp_path / task.id) == []
+
+
 @pytest.fixture
 def masked(bench) -> Task:
     source = (
