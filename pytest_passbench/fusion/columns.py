@@ -191,8 +191,7 @@ class _Join:
             if any((x.dtype, x.argument, x.place) != (first.dtype, first.argument, first.place) for x in items):
                 raise Unsupported("a dtype that differs")
             sizes, strides = self.join([(x.sizes, x.strides) for x in items])
-            place, name = first.place, first.name
-            strides = _expanded(sizes, strides)
+            place, name, strides = first.place, first.name, _expanded(sizes, strides)
             buffer = Buffer(first.number, first.dtype, sizes, strides, first.argument, None, place, name)
             self.buffers[first] = buffer
             if first.maker is not None:
@@ -216,11 +215,12 @@ class _Join:
 def _expanded(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
     """Return strides that are 0 where a dimension is expanded in some columns, and has one place in the others."""
 
-    def repeats(n: int, step: int) -> bool:
-        ends = zip(n.columns, columns(step, len(n.columns)), strict=True) if isinstance(n, Size) else [(2, step)]
+    def repeats(n: Size, step: int) -> bool:
+        ends = zip(n.columns, columns(step, len(n.columns)), strict=True)
         return not any(stride for length, stride in ends if length != 1)
 
-    return tuple(0 if repeats(n, step) else step for n, step in zip(sizes, strides, strict=True))
+    dims = zip(sizes, strides, strict=True)
+    return tuple(0 if isinstance(n, Size) and repeats(n, step) else step for n, step in dims)
 
 
 def _refuse_broadcast(call: Call) -> None:

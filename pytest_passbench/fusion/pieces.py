@@ -228,8 +228,10 @@ def _columns(call: Call, buffer: Buffer) -> Iterator[Piece]:
     names = ("kernel_size", "dilation", "padding", "stride")
     kernel, dilation, padding, stride = (numbers(call.arguments[name], 2) for name in names)
     overlap = any(step < window for step, window in zip(stride, kernel, strict=True)) or max(dilation) > 1
-    if any(padding) or len(image.sizes) != 4 or len(columns.sizes) != 3 or (back and overlap):
-        raise Unsupported(f"{call.name} with a margin, or of windows that overlap")
+    if any(padding) or len(image.sizes) != 4 or len(columns.sizes) != 3:
+        raise Unsupported(f"{call.name} with a margin, or without a batch")
+    if back and overlap:
+        raise Unsupported("col2im of windows that overlap")
     ends = zip(image.sizes[2:], dilation, kernel, stride, strict=True)
     height, width = ((size - more * (window - 1) - 1) // step + 1 for size, more, window, step in ends)
     dims = (*image.sizes[:2], *kernel, height, width)

@@ -14,8 +14,9 @@ from torch.nn import functional as F
 
 from pytest_passbench.core.ladder import T_STRICT, tolerances
 from pytest_passbench.fusion import Unsupported, kernel
-from pytest_passbench.fusion.columns import Size
+from pytest_passbench.fusion.columns import Size, columns, joined
 from pytest_passbench.fusion.roundings import IN_ORDER
+from pytest_passbench.fusion.trace import trace
 from pytest_passbench.suite import find
 from pytest_passbench.suite.build import build_graph
 
@@ -315,7 +316,7 @@ def test_a_norm_of_halves_has_the_bits_of_eager(name: str, dtype: torch.dtype) -
         assert_equal(HALF_NORMS[name], [x * 1.3 + 0.2, w], exact=True)
 
 
-@pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_histogram_counts_as_eager(dtype: torch.dtype) -> None:
     x = torch.randn(5, 51, generator=torch.Generator().manual_seed(1)).to(dtype) * 3
     x[0, :9] = torch.tensor([0, 7, 1, 3.5, math.nan, math.inf, -math.inf, -0.0, 8])
@@ -415,6 +416,12 @@ def test_the_greater_of_two_bools_is_true() -> None:
 def test_what_has_no_rule_is_unsupported(function: Callable[..., Any], operator: str) -> None:
     with pytest.raises(Unsupported, match=operator):
         kernel(function, [torch.ones(3, 3)])
+
+
+def test_an_input_may_be_expanded_in_some_traces_and_not_in_others() -> None:
+    inputs = [torch.ones(4, 1).expand(4, 5), torch.ones(4, 5)]
+    (value,) = joined([trace(lambda x: x + 1, [each]) for each in inputs]).inputs
+    assert [columns(step, 2) for step in value.strides] == [(1, 5), (0, 1)]
 
 
 def test_a_size_that_differs_is_no_number() -> None:
