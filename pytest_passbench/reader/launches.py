@@ -54,8 +54,8 @@ def _refusing(rule: str, what: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-def _nothing(*_arguments: Any, **_options: Any) -> None:
-    return None
+def _without_effect() -> Callable[..., None]:
+    return lambda *_arguments, **_options: None
 
 
 class _Here(contextlib.nullcontext[None]):
@@ -65,17 +65,20 @@ class _Here(contextlib.nullcontext[None]):
         super().__init__()
 
 
+_STREAMS = "stream", "current_stream", "default_stream", "set_stream"
+_GRAPHS = "graph", "make_graphed_callables", "graph_pool_handle"
+
+
 def _install_streams() -> None:
-    """Put the stand-ins into ``torch.cuda``."""
-    streams, graphs = _refusing("streams", _Unused.what), _refusing("graphs", _GraphStandIn.what)
+    """Put the stand-ins into ``torch.cuda``, a function for each name: Dynamo, imported later, refuses one of two."""
     replaced: dict[str, Any] = {
         "Stream": _Unused,
         "ExternalStream": _Unused,
         "Event": _Unused,
         "CUDAGraph": _GraphStandIn,
-        **dict.fromkeys(("stream", "current_stream", "default_stream", "set_stream"), streams),
-        **dict.fromkeys(("graph", "make_graphed_callables", "graph_pool_handle"), graphs),
-        **dict.fromkeys(("synchronize", "set_device"), _nothing),
+        **{name: _refusing("streams", _Unused.what) for name in _STREAMS},
+        **{name: _refusing("graphs", _GraphStandIn.what) for name in _GRAPHS},
+        **{name: _without_effect() for name in ("synchronize", "set_device")},
         **dict.fromkeys(("device", "device_of"), _Here),
     }
     for name, value in replaced.items():

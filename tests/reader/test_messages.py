@@ -116,6 +116,25 @@ def test_contexts_and_waits_that_change_nothing_are_fine(judged: Callable[..., A
     assert arm.status == "ran", arm.message
 
 
+def test_a_pattern_may_make_a_matrix_for_which_torch_imports_its_compiler(bench: Any) -> None:
+    source = "def forward(in_0):\n    tmp_0 = torch.eye(32)\n    tmp_1 = in_0 + tmp_0\n    return (tmp_1,)\n"
+    kernel = (
+        "#include <cstdint>\n"
+        'extern "C" void add_eye(const float* x, float* out) {\n'
+        "    for (int64_t i = 0; i < 32 * 32; ++i) out[i] = x[i] + (i % 33 == 0);\n}"
+    )
+    bench.task(source=source, shapes=((32, 32),), ops=("eye", "add"))
+    bench.candidate({"add_eye": (
+        f'import torch\nfrom pytest_passbench.kernels import cpp\nlib = cpp.load("""{kernel}""")\n'
+        "def pattern(x):\n    return x + torch.eye(32)\n"
+        "def replacement_args(x):\n    return (x,)\n"
+        "def kernel(x):\n    out = torch.empty_like(x)\n    lib.add_eye(x, out)\n    return out\n"
+        "def replacement_func():\n    return kernel\n"
+    )})  # fmt: skip
+    record = bench.judge(audit="standard")["gelu-add/float32-x1"]
+    assert record.correct, record.arm.message
+
+
 def test_an_exception_of_the_wrapper_is_shown_with_its_place(judged: Callable[..., Any]) -> None:
     arm = judged("if x.shape[0] % 3: raise ValueError('rows come in threes')\n" + LAUNCH + "return out")
     assert (arm.status, arm.phase) == ("runtime_fail", "wrapper")
