@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -38,55 +37,31 @@ def opaque(gm: GraphModule) -> GraphModule:
 
 
 def _replace(gm: GraphModule, node: Node) -> None:
-    leaves, rebuild = _flatten(node.args)
     values = node.meta["passbench"]
     single = isinstance(values, torch.Tensor)
     outputs = (values,) if single else tuple(values)
     if not all(isinstance(value, torch.Tensor) for value in outputs):
         raise PassError(node.meta["passbench_pass"], "the inductor pipeline needs every output to be a tensor")
-    operator = _register(node, len(leaves), outputs, single, rebuild)
+    operator = _register(node, outputs, single)
     with gm.graph.inserting_before(node):
-        new = gm.graph.call_function(operator, tuple(leaves), {})
+        new = gm.graph.call_function(operator, node.args, {})
     new.meta.update({key: value for key, value in node.meta.items() if key.startswith("passbench")})
     node.replace_all_uses_with(new)
     gm.graph.erase_node(node)
 
 
-def _flatten(args: tuple[Any, ...]) -> tuple[list[Node], Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
-    """Return the nodes in some arguments, and a function that puts values in their places."""
-    leaves: list[Node] = []
-    torch.fx.node.map_arg(args, lambda n: leaves.append(n))
-
-    def rebuild(values: tuple[Any, ...]) -> tuple[Any, ...]:
-        remaining = iter(values)
-        return _fill(args, remaining)  # type: ignore[no-any-return]
-
-    return leaves, rebuild
-
-
-def _fill(value: Any, remaining: Any) -> Any:
-    if isinstance(value, Node):
-        return next(remaining)
-    if isinstance(value, (tuple, list)):
-        filled = [_fill(item, remaining) for item in value]
-        return tuple(filled) if isinstance(value, tuple) else filled
-    if isinstance(value, slice):
-        return slice(*(_fill(item, remaining) for item in (value.start, value.stop, value.step)))
-    return value
-
-
-def _register(node: Node, arity: int, outputs: tuple[Any, ...], single: bool, rebuild: Callable[..., Any]) -> Any:
+def _register(node: Node, outputs: tuple[Any, ...], single: bool) -> Any:
     layouts = [(tuple(v.shape), tuple(v.stride()), v.dtype, v.device) for v in outputs]
     # Inductor's cache on disk knows an operator by its name alone, so the name has a digest of the layouts.
     name = f"call_{next(_COUNT)}_{hashlib.sha256(repr(layouts).encode()).hexdigest()[:16]}"
-    inputs = ", ".join(f"Tensor a{i}" for i in range(arity))
+    inputs = ", ".join(f"Tensor a{i}" for i in range(len(node.args)))
     returned = "Tensor" if single else "(" + ", ".join("Tensor" for _ in outputs) + ")"
     _LIBRARY.define(f"{name}({inputs}) -> {returned}", tags=(_STRIDES_MATTER,))
     label = node.meta["passbench_pass"]
     kernel = node.target
 
     def run(*tensors: Any) -> Any:
-        result = kernel(*rebuild(tensors))
+        result = kernel(*tensors)
         values = (result,) if single else result
         checked = tuple(_as(v, layout, tensors, label) for v, layout in zip(values, layouts, strict=True))
         return checked[0] if single else checked
