@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from pytest_passbench.rewrite.meta import call
 from pytest_passbench.rewrite.names import COMMUTATIVE, DIM_NAMES
 from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
 from pytest_passbench.suite.opnames import is_metadata
@@ -149,12 +150,7 @@ class _NormalForm:
 def _dims(node: fx.Node, first: fx.Node, rank: int) -> list[int]:
     """Return the order of dimensions that a layout operator gives, read off its result on dimensions of all sizes."""
     probe = torch.empty(tuple(range(2, rank + 2)), device="meta")
-    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda a: probe if a is first else a)
-    if node.op == "call_method":
-        result = getattr(probe, str(node.target))(*args[1:], **kwargs)
-    else:
-        result = node.target(*args, **kwargs)
-    return [size - 2 for size in result.shape]
+    return [size - 2 for size in call(node, lambda operand: probe if operand is first else operand).shape]
 
 
 def normal_form(module: fx.GraphModule, values: Mapping[fx.Node, Any], sized: bool = True) -> str:
