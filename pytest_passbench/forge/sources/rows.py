@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.forge.models import ModelCase, Variant, parse
+from pytest_passbench.forge.models import ModelCase, Variant, parse, tensors
 
 Table = dict[str, dict[str, Any]]
 """Arguments by the architecture's name. Those named ``variants`` are its batches and sizes."""
@@ -102,6 +102,5 @@ def load(module: str) -> types.ModuleType:
 
 
 def _inputs(notation: dict[str, str], _model: torch.nn.Module, variant: Variant) -> Any:
-    generator = torch.Generator().manual_seed(variant.batch * 100003 + variant.size)
-    values = {name: parse(text).draw(variant, generator) for name, text in notation.items()}
-    return tuple(values.values()) if "0" in values else values
+    texts = (text if name.isdigit() else f"{name}={text}" for name, text in notation.items())
+    return tensors([parse(text) for text in texts], variant)
