@@ -22,8 +22,6 @@ MAX_TEXT = 240  # characters of a failure
 MAX_CAVEATS = 4
 MAX_TASKS = 15  # rows of the slowest and fastest tasks
 
-NAME = "results.md"
-
 
 def render(report: Report) -> str:
     """Return the report as GitHub-flavoured Markdown, ending in a newline."""
