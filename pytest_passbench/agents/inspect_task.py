@@ -32,6 +32,7 @@ from pytest_passbench.agents import shared_judge
 from pytest_passbench.agents.answer_journal import AnswerJournal
 from pytest_passbench.agents.environment import TOOLS, JudgedAttempt, PassEnvironment
 from pytest_passbench.agents.prompt import prompt
+from pytest_passbench.agents.service import attempt_summary
 from pytest_passbench.api.arguments import TaskShelf
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import ScoreSettings
@@ -66,16 +67,7 @@ class Episode(StoreModel):
 def _data(attempt: JudgedAttempt) -> dict[str, Any]:
     reward = attempt.reward
     speed = None if reward.speed is None else [reward.speed.ratio, reward.speed.low, reward.speed.high]
-    return {
-        "reward": float(reward),
-        "AS": float(reward.AS),
-        "stage": reward.stage,
-        "scores": dict(attempt.scores),
-        "speed": speed,
-        "judging_seconds": attempt.judging_seconds,
-        "waiting_seconds": attempt.waiting_seconds,
-        "files": dict(attempt.files),
-    }
+    return {**attempt_summary(attempt), "AS": float(reward.AS), "speed": speed, "files": dict(attempt.files)}
 
 
 @task
