@@ -8,7 +8,25 @@ from typing import Any
 from pytest_passbench.fusion.ir import Buffer, Call, Trace, Unsupported, Value
 
 
-class Size(int):
+class _ByColumns:
+    """A number by its ``columns``: by them it is told from others, and written."""
+
+    columns: tuple[Any, ...]
+
+    def __hash__(self) -> int:
+        return hash(self.columns)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.columns == other.columns
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __format__(self, _spec: str) -> str:
+        return "|".join(map(repr, self.columns))
+
+
+class Size(_ByColumns, int):
     """A size that differs between traces: ``columns`` has it for each. As an int it is the first of them.
 
     A comparison that the columns do not agree on raises Unsupported, and so does its value as a float. No such size
@@ -22,18 +40,6 @@ class Size(int):
         size = super().__new__(cls, columns[0])
         size.columns = tuple(columns)
         return size
-
-    def __hash__(self) -> int:
-        return hash(self.columns)
-
-    def __format__(self, _spec: str) -> str:
-        return "|".join(map(str, self.columns))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Size) and self.columns == other.columns
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
 
     def __bool__(self) -> bool:
         return _agreed(map(bool, self.columns))
@@ -101,7 +107,7 @@ class Size(int):
         return size([how(a, b) for a, b in zip(self.columns, columns(other, len(self.columns)), strict=True)])
 
 
-class SizedNumber(float):
+class SizedNumber(_ByColumns, float):
     """A number that differs between traces: ``columns`` has it for each. Arithmetic on it raises Unsupported."""
 
     columns: tuple[float, ...]
@@ -111,18 +117,6 @@ class SizedNumber(float):
         number = super().__new__(cls, columns[0])
         number.columns = tuple(columns)
         return number
-
-    def __hash__(self) -> int:
-        return hash(self.columns)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SizedNumber) and self.columns == other.columns
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __format__(self, _spec: str) -> str:
-        return "|".join(map(repr, self.columns))
 
     def _refuse(self, *_operands: object) -> Any:
         raise Unsupported("arithmetic on a number that differs")
