@@ -40,7 +40,7 @@ ARITHMETIC = frozenset({
     builtins.int, builtins.float, builtins.max, builtins.min, builtins.len, builtins.tuple, builtins.list,
     math.sqrt, math.pow, math.floor, math.ceil, math.prod, math.log, math.exp,
     torch.sym_int, torch.sym_float, torch.sym_max, torch.sym_min, torch.sym_not,
-    getattr(torch, "sym_sum", torch.sym_int), getattr(torch, "sym_sqrt", torch.sym_int),
+    torch.sym_sum, torch.sym_sqrt,
 })  # fmt: skip
 
 

@@ -19,8 +19,6 @@ from pytest_passbench.rewrite.passes import PassError
 
 _LIBRARY = torch.library.Library("passbench_runtime", "DEF")
 _COUNT = itertools.count()
-#: Inputs must reach the kernel with the strides that they have in the graph.
-_STRIDES_MATTER: Any = getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order)
 
 
 def opaque(gm: GraphModule) -> GraphModule:
@@ -56,7 +54,8 @@ def _register(node: Node, outputs: tuple[Any, ...], single: bool) -> Any:
     name = f"call_{next(_COUNT)}_{hashlib.sha256(repr(layouts).encode()).hexdigest()[:16]}"
     inputs = ", ".join(f"Tensor a{i}" for i in range(len(node.args)))
     returned = "Tensor" if single else "(" + ", ".join("Tensor" for _ in outputs) + ")"
-    _LIBRARY.define(f"{name}({inputs}) -> {returned}", tags=(_STRIDES_MATTER,))
+    # Inputs must reach the kernel with the strides that they have in the graph.
+    _LIBRARY.define(f"{name}({inputs}) -> {returned}", tags=(torch.Tag.needs_exact_strides,))
     label = node.meta["passbench_pass"]
     kernel = node.target
 
