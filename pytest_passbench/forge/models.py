@@ -151,8 +151,10 @@ def check_memory(inputs: Sequence[Notation], variant: Variant) -> None:
                         remedy="choose smaller sizes")  # fmt: skip
 
 
-def tensors(inputs: Sequence[Notation], variant: Variant) -> dict[str, Any] | tuple[Any, ...]:
-    """Return the tensors of ``variant``, the same every time: by name if the inputs have names."""
+def tensors(
+    inputs: Sequence[Notation], _model: torch.nn.Module, variant: Variant
+) -> dict[str, Any] | tuple[Any, ...]:
+    """Return the tensors of ``variant``, the same every time and for any model: by name if the inputs have names."""
     generator = torch.Generator().manual_seed(variant.batch * 100003 + variant.size)
     values = [notation.draw(variant, generator) for notation in inputs]
     names = [notation.name for notation in inputs]

@@ -58,7 +58,7 @@ def case_of_file(spec: str, inputs: Sequence[str], sizes: Sequence[Variant]) -> 
         raise UserError("does not define the model's inputs", where=path, remedy=TYPED)
     if sizes and not inputs:
         raise UserError(f"has no effect on {EXAMPLE}()", where="--size", remedy="give --input as well, or no --size")
-    tensors = functools.partial(_typed, notations) if inputs else functools.partial(_examples, module, path)
+    tensors = functools.partial(models.tensors, notations) if inputs else functools.partial(_examples, module, path)
     return ModelCase(
         name=f"{path.stem}/{name}",
         modality="own",
@@ -121,10 +121,6 @@ def _build(factory: Any, where: Path) -> torch.nn.Module:
     if not isinstance(model, torch.nn.Module):
         raise UserError(f"gives a {type(model).__name__}, not a torch.nn.Module", where=where)
     return model.eval()
-
-
-def _typed(inputs: Sequence[models.Notation], _model: torch.nn.Module, variant: Variant) -> Any:
-    return models.tensors(inputs, variant)
 
 
 def _examples(module: Any, path: Path, _model: torch.nn.Module, _variant: Variant) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.forge.models import ModelCase, Variant
+from pytest_passbench.forge.models import ModelCase, Variant, parse, tensors
 
 LIBRARY, LICENSE = "x-transformers", "MIT"
 PACKAGE = "x_transformers"
@@ -61,7 +61,7 @@ def case(layers: str, variations: tuple[str, ...]) -> ModelCase:
         name=f"{LIBRARY}/{layers}-{'-'.join(variations)}",
         modality="text",
         build=functools.partial(build, layers, variations),
-        inputs=inputs,
+        inputs=functools.partial(tensors, [parse(f"int{TOKENS} b n")]),
         variants=(Variant(1, 64), Variant(2, 48)),
         note=f"{layers}, 2 layers, width {WIDTH}, {', '.join(variations)}",
     )
@@ -76,9 +76,3 @@ def build(layers: str, variations: tuple[str, ...]) -> torch.nn.Module:
     model = library.TransformerWrapper(num_tokens=TOKENS, max_seq_len=512, attn_layers=stack)
     assert isinstance(model, torch.nn.Module)
     return model.eval()
-
-
-def inputs(_model: torch.nn.Module, variant: Variant) -> tuple[torch.Tensor, ...]:
-    """Return token ids."""
-    generator = torch.Generator().manual_seed(variant.batch * 100003 + variant.size)
-    return (torch.randint(0, TOKENS, (variant.batch, variant.size), generator=generator),)

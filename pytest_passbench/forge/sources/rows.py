@@ -68,11 +68,12 @@ def cases(library: str, modality: str, rows: Iterable[ModelSpec]) -> Iterator[Mo
     for row in rows:
         if importlib.util.find_spec(row.where.partition(".")[0].partition(":")[0]) is None:
             return
+        texts = (text if name.isdigit() else f"{name}={text}" for name, text in row.inputs.items())
         yield ModelCase(
             name=f"{library}/{row.name}",
             modality=modality,
             build=functools.partial(build, row),
-            inputs=functools.partial(_inputs, row.inputs),
+            inputs=functools.partial(tensors, [parse(text) for text in texts]),
             variants=row.variants,
             note=", ".join(f"{k}={v}" for k, v in row.arguments.items()) or "defaults",
         )
@@ -99,8 +100,3 @@ def load(module: str) -> types.ModuleType:
             shell.__path__ = list(spec.submodule_search_locations or ()) if spec else []
             sys.modules[package] = shell
     return importlib.import_module(module)
-
-
-def _inputs(notation: dict[str, str], _model: torch.nn.Module, variant: Variant) -> Any:
-    texts = (text if name.isdigit() else f"{name}={text}" for name, text in notation.items())
-    return tensors([parse(text) for text in texts], variant)
