@@ -144,11 +144,9 @@ def _of_suite(tasks: Sequence[TaskNode], settings: Settings) -> list[TaskNode]:
 
     if not settings.task_ids:
         return [task for task in tasks if _tagged(task, settings.suite)]
-    read = {task.ref.id: task for task in tasks if not isinstance(task.ref, UserError)}
-    for name in settings.task_ids:
-        if name not in read:
-            raise find.no_such_task(name, read)
-    return [read[name] for name in dict.fromkeys(settings.task_ids)]
+    nodes = {task.path: task for task in tasks}
+    refs = [task.ref for task in tasks if not isinstance(task.ref, UserError)]
+    return [nodes[ref.path] for ref in find.named(refs, settings.task_ids)]
 
 
 def _tagged(task: TaskNode, suite: str) -> bool:
