@@ -19,6 +19,7 @@ from pytest_passbench.judge.arms.names import AGAINST, CANDIDATE, EAGER, FLOAT64
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import Template
 from pytest_passbench.judge.audits.auditor import Auditor
+from pytest_passbench.judge.audits.findings import note
 from pytest_passbench.judge.bench import Bench, Pace
 from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.devices import clock_of, start_template
@@ -97,7 +98,7 @@ class Trial:
             self._explain_rounding()
             self._templates.keep()
         finally:
-            self.auditor.note(self.record)
+            note(self.record, self.auditor.findings)
             with bench.phases("end"):
                 self._templates.close()
 
@@ -267,7 +268,7 @@ class Templates:
             template.close()
             return
         if arm == CANDIDATE and auditor.violated:
-            auditor.note(record)
+            note(record, auditor.findings)
             self._trial.writer.printed(arm, template)
             template.close()
         elif report["missed"] or (template.uncounted and not _matches(template)):

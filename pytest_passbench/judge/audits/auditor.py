@@ -15,7 +15,7 @@ from pytest_passbench.judge.audits import evidence
 from pytest_passbench.judge.audits.beyond import Beyond, BeyondRounds
 from pytest_passbench.judge.audits.blocks import Blocks
 from pytest_passbench.judge.audits.clock_floor import ClockFloor
-from pytest_passbench.judge.audits.findings import note, violation
+from pytest_passbench.judge.audits.findings import violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs.beyond import Range
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
@@ -139,7 +139,3 @@ class Auditor:
         standing = checker.standings.get(CANDIDATE)
         if ranges and standing is not None and CANDIDATE in runners and not self.violated:
             Beyond(self._bench, standing, calls, self._settings.audit == "paranoid").run(runners, ranges)
-
-    def note(self, record: Record) -> None:
-        """Put the findings into the record."""
-        note(record, self.findings)
