@@ -12,7 +12,7 @@ import stat
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import check_readable, read_bytes
@@ -21,6 +21,7 @@ MAX_FILE_BYTES = 64 << 20
 MAX_BYTES = 256 << 20  # of all files
 MAX_FILES = 50_000
 MAX_DEPTH = 32  # of folders in each other
+_FOLDER = b"a folder"  # before its name in a digest: as the length of a file's name it would be too large
 _CACHES = frozenset({"__pycache__", ".git", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints"})
 
 
@@ -36,13 +37,18 @@ def check_files(root: Path) -> None:
             where = root.joinpath(*parts[:3])
             raise UserError(f"has more than {MAX_DEPTH} folders in each other", where=where, remedy="remove them")
         for entry in (Path(folder) / name for name in (*names, *file_names)):
-            status = entry.lstat()
+            try:
+                status = entry.lstat()
+            except FileNotFoundError:
+                continue  # it went meanwhile
+            except OSError as error:
+                _unreadable(error)
+            count += 1
             if not stat.S_ISLNK(status.st_mode) and not stat.S_ISDIR(status.st_mode) and _CACHES.isdisjoint(parts):
                 _check_file(entry, status)
-                count += 1
                 total += status.st_size
         if count > MAX_FILES or total > MAX_BYTES:
-            what = f"the candidate has more than {MAX_FILES:,} files or {MAX_BYTES >> 20} MiB"
+            what = f"the candidate has more than {MAX_FILES:,} files and folders or {MAX_BYTES >> 20} MiB"
             raise UserError(what, where=root, remedy="leave only the passes and their helpers in it")
 
 
@@ -92,19 +98,18 @@ def _link_problem(entry: Path, root: Path) -> UserError | None:
     return UserError("a symbolic link that leads out of the candidate", where=entry, remedy="copy the file in")
 
 
-def _unreadable(error: OSError) -> None:
+def _unreadable(error: OSError) -> NoReturn:
     raise UserError(f"cannot be read: {error.strerror}", where=error.filename, remedy="make it readable")
 
 
 def content_hash(root: Path) -> str:
     """Return the SHA-256 (hexadecimal) of the relative names and contents of all files, except caches, in order.
 
-    Raises UserError if a file cannot be read.
+    Folders without a file count too, and links to folders with their targets. Raises UserError if a file cannot be
+    read.
     """
-    digest = hashlib.sha256()
-    for name, data in _contents(root):
-        digest.update(_framed(name, data))
-    return digest.hexdigest()
+    with Path(os.devnull).open("wb") as nowhere:
+        return pack(root, nowhere)
 
 
 def _framed(name: Path, data: bytes) -> bytes:
@@ -117,19 +122,23 @@ def pack(root: Path, file: IO[bytes]) -> str:
 
     A link to a folder stays a link. Raises UserError if a file cannot be read.
     """
-    digest, inside = hashlib.sha256(), root.resolve()
+    digest, inside, with_files = hashlib.sha256(), root.resolve(), set[Path]()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, data in _contents(root):
             digest.update(_framed(name, data))
+            with_files.update(name.parents)
             entry = tarfile.TarInfo(str(name))
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
         for folder in folders(root):
-            entry = tarfile.TarInfo(str(folder.relative_to(root)))
+            name = folder.relative_to(root)
+            entry = tarfile.TarInfo(str(name))
             entry.type, entry.mode = tarfile.DIRTYPE, 0o755
             if folder.is_symlink():
                 entry.type = tarfile.SYMTYPE
-                entry.linkname = os.path.relpath(folder.resolve(), inside / folder.relative_to(root).parent)
+                entry.linkname = os.path.relpath(folder.resolve(), inside / name.parent)
+            if entry.linkname or name not in with_files:
+                digest.update(_FOLDER + _framed(name, os.fsencode(entry.linkname)))
             archive.addfile(entry)
     return digest.hexdigest()
 

@@ -23,6 +23,7 @@ from pytest_passbench.suite.find import did_you_mean, no_such_task
 
 MANIFEST = "sorted_output_pass_rule_names.json"
 PASS_DIR = "pass_dir"
+MAX_PROPOSALS = 5  # of ids that are most similar to the name of a folder: each takes 20 ms
 _MANIFEST_REMEDY = 'write for example ["fuse_gelu", "fuse_add"]'
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_PASSES = 1_000
@@ -133,13 +134,13 @@ class Candidate:
     def for_no_task(self, known_ids: Iterable[str]) -> list[UserError]:
         """Return an error for each task's directory whose name is not the id of a known task."""
         task_ids = set(known_ids)
+        strays = [(task_id, directory.path) for task_id, directory in sorted(self.by_task.items())]
+        strays = [(task_id, path) for task_id, path in strays if task_id not in task_ids]
         return [
-            no_such_task(
-                task_id, task_ids, directory.path.parent if directory.path.name == PASS_DIR else directory.path
-            )
-            for task_id, directory in sorted(self.by_task.items())
-            if task_id not in task_ids
-        ]
+            no_such_task(task_id, () if number >= MAX_PROPOSALS else task_ids,
+                         path.parent if path.name == PASS_DIR else path)
+            for number, (task_id, path) in enumerate(strays)
+        ]  # fmt: skip
 
 
 def _common(path: Path) -> PassDir | None:

@@ -12,6 +12,7 @@ import gc
 import importlib
 import os
 import socket
+import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from pytest_passbench.runner import memory
 from pytest_passbench.walls import harden, seccomp
 from pytest_passbench.walls.confine import confine
 
+_modes = dict[Path, int]()  # of the folders that readers may write to, before the first reader
 _children = set[int]()  # templates and readers that were forked here and not reaped yet
 
 
@@ -196,7 +198,9 @@ def unpack_candidate(archive: int, folder: Path) -> bool:
         folder.mkdir(exist_ok=True)
         shared = [Path("/dev/shm")] if os.getpid() == 1 else []  # behind weak walls it is everybody's
         for place in (folder, Path(os.environ["TMPDIR"]), *shared):
+            _restore(place)
             _empty(place)
+            os.utime(place, (0, 0))
         folder.mkdir(exist_ok=True)  # behind weak walls it is within the second one
         with open(archive, "rb") as file, tarfile.open(fileobj=file, mode="r:") as packed:
             packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.0 to 3.11.3 has none
@@ -204,6 +208,14 @@ def unpack_candidate(archive: int, folder: Path) -> bool:
     except (OSError, RecursionError):
         return False
     return True
+
+
+def _restore(folder: Path) -> None:
+    """Give a folder its first mode, and remove attributes and access lists. Raises OSError."""
+    folder.chmod(_modes.setdefault(folder, stat.S_IMODE(folder.stat().st_mode)))
+    for name in os.listxattr(folder):
+        if name.startswith(("user.", "system.posix_acl")):
+            os.removexattr(folder, name)
 
 
 def _empty(folder: Path) -> bool:

@@ -37,7 +37,9 @@ _PTHREAD = 0x003D0F00
 _PROT_EXEC, _MAP_ANONYMOUS = 4, 0x20
 _AF_UNIX, _SOCK_SEQPACKET, _SOCKET_TYPE = 1, 5, 0xF  # the type's other bits are flags
 REFUSED = "the kernel refuses a filter of system calls (seccomp)"
-_SIGABRT, _SIGKILL, _SIGCHLD, _SIGCONT, _F_SETSIG, _TIOCSCTTY = 6, 9, 17, 18, 10, 0x540E
+_SIGABRT, _SIGKILL, _SIGCHLD, _SIGCONT, _TIOCSCTTY = 6, 9, 17, 18, 0x540E
+#: Commands of fcntl: another signal, and what makes others wait for a file (F_SETLEASE, F_SETDELEG) or be told of it.
+_F_SETSIG, _F_SETLEASE, _F_NOTIFY, _F_SETDELEG = 10, 1024, 1026, 1040
 
 
 class FilterRefused(Exception):
@@ -77,7 +79,8 @@ def untrusted(network: bool = True, driver: bool = False) -> None:
         lines += unless(calls[name], 0, [op(JUMP_EQUAL, 1, 0, 0)])
     for name, argument in machine.signals:
         lines += unless(calls[name], argument, [op(JUMP_EQUAL, 0, 1, _SIGCONT)])
-    lines += unless(calls["fcntl"], 1, [op(JUMP_EQUAL, 0, 1, _F_SETSIG)])
+    for command in (_F_SETSIG, _F_SETLEASE, _F_NOTIFY, _F_SETDELEG):
+        lines += unless(calls["fcntl"], 1, [op(JUMP_EQUAL, 0, 1, command)])
     lines += unless(calls["ioctl"], 1, [op(JUMP_EQUAL, 0, 1, _TIOCSCTTY)])
     lines += _children(calls["clone"])
     lines += _parents_death(calls["prctl"])

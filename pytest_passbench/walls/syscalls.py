@@ -18,6 +18,8 @@ _DENIED = (
     # memory, queues and semaphores that outlive the processes that made them
     "shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl",
     "mq_open", "mq_unlink",
+    # memory that is held without being mapped, so that no process seems to have it
+    "memfd_create", "memfd_secret",
     # other processes' priorities and places in memory
     "setpriority", "ioprio_set", "migrate_pages", "move_pages",
     # other file systems and namespaces
@@ -63,8 +65,8 @@ _X86_64 = {
     "mq_notify": 244, "add_key": 248, "request_key": 249, "keyctl": 250, "ioprio_set": 251, "migrate_pages": 256,
     "unshare": 272, "set_robust_list": 273, "move_pages": 279, "rt_tgsigqueueinfo": 297, "perf_event_open": 298,
     "prlimit64": 302, "setns": 308, "getcpu": 309, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312,
-    "sched_setattr": 314, "seccomp": 317, "getrandom": 318, "bpf": 321, "execveat": 322, "userfaultfd": 323,
-    "rseq": 334,
+    "sched_setattr": 314, "seccomp": 317, "getrandom": 318, "memfd_create": 319, "bpf": 321, "execveat": 322,
+    "userfaultfd": 323, "rseq": 334,
 }  # fmt: skip
 _AARCH64 = {
     "fcntl": 25, "ioctl": 29, "ioprio_set": 30, "umount2": 39, "mount": 40, "pivot_root": 41, "chroot": 51,
@@ -81,14 +83,14 @@ _AARCH64 = {
     "add_key": 217, "request_key": 218, "keyctl": 219, "clone": 220, "execve": 221, "mmap": 222, "mprotect": 226,
     "madvise": 233, "migrate_pages": 238, "move_pages": 239, "rt_tgsigqueueinfo": 240, "perf_event_open": 241,
     "prlimit64": 261, "setns": 268, "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272,
-    "sched_setattr": 274, "seccomp": 277, "getrandom": 278, "bpf": 280, "execveat": 281, "userfaultfd": 282,
-    "rseq": 293,
+    "sched_setattr": 274, "seccomp": 277, "getrandom": 278, "memfd_create": 279, "bpf": 280, "execveat": 281,
+    "userfaultfd": 282, "rseq": 293,
 }  # fmt: skip
 #: New calls have the same numbers on all machines.
 _COMMON = {
     "pidfd_send_signal": 424, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
     "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433,
-    "pidfd_open": 434, "clone3": 435, "pidfd_getfd": 438, "mount_setattr": 442,
+    "pidfd_open": 434, "clone3": 435, "pidfd_getfd": 438, "mount_setattr": 442, "memfd_secret": 447,
 }  # fmt: skip
 
 

@@ -24,6 +24,21 @@ for place in ("/tmp", "/dev/shm", Path(__file__).parent):
     (deeper / "note").write_text("for the next one")
     (deeper / "link").symlink_to("note")
 """
+STATES = """
+import os
+
+for place in ("/tmp", "/dev/shm"):
+    print("mode:", oct(os.stat(place).st_mode), os.access(place, os.W_OK), os.listxattr(place))
+"""
+CHANGES = """
+import contextlib
+import os
+
+for place in ("/tmp", "/dev/shm"):
+    with contextlib.suppress(OSError):  # older kernels have none of a user's there
+        os.setxattr(place, "user.note", b"for the next one")
+    os.chmod(place, 0o555)
+"""
 CLOSES = """
 import os
 
@@ -49,6 +64,15 @@ def test_nothing_that_a_candidate_leaves_is_there_for_the_next(bench, gelu_add_p
 
 
 @pytest.mark.bubblewrap
+def test_modes_and_attributes_of_folders_are_the_first_ones_for_the_next(bench, gelu_add_pass):
+    bench.task()
+    before = output(bench, STATES, gelu_add_pass)
+    output(bench, CHANGES, gelu_add_pass)
+    assert "mode:" in before
+    assert output(bench, STATES, gelu_add_pass) == before
+
+
+@pytest.mark.bubblewrap
 def test_a_sandbox_that_cannot_be_cleaned_is_replaced(bench, gelu_add_pass):
     bench.task()
     output(bench, CLOSES, gelu_add_pass)
@@ -71,6 +95,19 @@ def test_a_candidate_that_is_rewritten_at_its_place_is_read_anew(bench, gelu_add
     bench.task()
     assert output(bench, "print('one')\n", gelu_add_pass).strip() == "one"
     assert output(bench, "print('two')\n", gelu_add_pass).strip() == "two"
+
+
+def test_where_a_link_to_a_folder_leads_and_an_empty_folder_make_another_candidate(bench, gelu_add_pass):
+    root = bench.candidate({"p": gelu_add_pass})
+    hashes = [Candidate.open(root).content_hash]
+    for name in ("one", "two"):
+        (root / name).mkdir()
+        hashes.append(Candidate.open(root).content_hash)
+    for name in ("one", "two"):
+        (root / "link").unlink(missing_ok=True)
+        (root / "link").symlink_to(name)
+        hashes.append(Candidate.open(root).content_hash)
+    assert len(set(hashes)) == len(hashes)
 
 
 def test_a_candidate_that_changes_while_it_is_judged_is_named(bench, judges, gelu_add_pass):

@@ -106,6 +106,7 @@ OTHER = os.getppid()
 _memory = (ctypes.c_int(0), (ctypes.c_ulong * 2)(), (ctypes.c_uint32 * 12)(48))
 PARAMETER, LIMITS, ATTRIBUTES = map(ctypes.addressof, _memory)
 CORE_FILES, REMOVE, CREATE = 4, 0, 0o1600
+READERS, TEXT, FOLDER = 0, os.open(__file__, os.O_RDONLY), os.open("/tmp", os.O_RDONLY)
 
 
 def lasting(get: str, control: str, *arguments: int) -> None:
@@ -134,6 +135,9 @@ LEFT = {
     "queue": lambda: lasting("msgget", "msgctl", CREATE),
     "named queue": queue,
     "keyring": lambda: call("keyctl", 0, -3, 0),
+    "lease of a file": lambda: call("fcntl", TEXT, 1024, READERS),
+    "watch of a folder": lambda: call("fcntl", FOLDER, 1026, 4),
+    "memory of no process": lambda: call(MEMFD, b"x", 0),
 }  # fmt: skip
 #: What libraries ask about themselves: glibc names itself as process 0.
 ASKED = {
