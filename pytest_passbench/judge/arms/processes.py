@@ -27,10 +27,11 @@ _MAX_FILE_BYTES = 1 << 16  # read of a file of /proc
 _INNER = re.compile(r"^NSpid:.*?(\d+)$", re.M)
 _RESIDENT, _SHARE = re.compile(rb"^\d+ (\d+)"), re.compile(rb"^Pss: +(\d+) kB$", re.M)
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.process_vm_readv.argtypes = [
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong,
-]  # fmt: skip
-_libc.process_vm_readv.restype = ctypes.c_ssize_t
+for _function in (_libc.process_vm_readv, _libc.process_vm_writev):
+    _function.argtypes = [
+        ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong,
+    ]  # fmt: skip
+    _function.restype = ctypes.c_ssize_t
 PAGE = mmap.PAGESIZE
 _PRESENT, _SWAPPED, _SHARED = np.uint64(1 << 63), np.uint64(1 << 62), np.uint64(1 << 61)
 _ENTRY_BYTES = 8  # of pagemap for each page
@@ -54,6 +55,14 @@ def read_memory(pid: int, address: int, size: int) -> bytearray:
         if done != size:
             raise Gone(f"memory of process {pid} could not be read: {os.strerror(ctypes.get_errno())}")
     return data
+
+
+def write_memory(pid: int, address: int, data: bytes) -> None:
+    """Write ``data`` to another process's memory. Raises Gone if that is not possible."""
+    buffer = ctypes.create_string_buffer(data, len(data))
+    local, remote = _Vector(ctypes.addressof(buffer), len(data)), _Vector(address, len(data))
+    if _libc.process_vm_writev(pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0) != len(data):
+        raise Gone(f"memory of process {pid} could not be written: {os.strerror(ctypes.get_errno())}")
 
 
 def stop(pid: int) -> None:

@@ -198,6 +198,13 @@ class Runner:
         except Gone as error:
             raise ArmFailure("crash", "read", str(error)) from error
 
+    def overwrite(self, address: int, data: bytes) -> None:
+        """Write ``data`` to the stopped runner's memory. Raises ArmFailure if it can't be written."""
+        try:
+            processes.write_memory(self.pid, address, data)
+        except Gone as error:
+            raise ArmFailure("crash", "read", str(error)) from error
+
     def close(self, core: int | None = None) -> None:
         """Kill the process. It ends in the background, on ``core`` if one is given, else on the arms' cores."""
         self._channel.close()

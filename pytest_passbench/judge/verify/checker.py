@@ -20,12 +20,19 @@ from pytest_passbench.core.null_answers import inputs_left_out, mostly_nan
 from pytest_passbench.core.record import RAN
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
-from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, FLOAT64
+from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, FLOAT64, REFERENCE
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch, Inputs
 from pytest_passbench.judge.verify.compare import Comparison, compare, null_from
-from pytest_passbench.judge.verify.memory import changed_input, overlap, owners, shared_by_calls, shares_more
+from pytest_passbench.judge.verify.memory import (
+    changed_input,
+    overlap,
+    overwrite,
+    owners,
+    shared_by_calls,
+    shares_more,
+)
 from pytest_passbench.judge.verify.outputs import Output, read_call
 from pytest_passbench.judge.verify.rounds import DrawnRounds
 from pytest_passbench.judge.verify.standing import Standing, mean_distance
@@ -36,6 +43,7 @@ HALVES = (torch.bfloat16, torch.float16)
 MAX_SECONDS = 0.001  # expected, of all later references of a subgraph
 EXPECTED_CALLS = 16  # that are verified after the probe
 NULL_CALLS = 2  # that null answers are tried on
+OVERWRITTEN_SHARE = 0.5  # of the verified calls are those of which a line was overwritten after the round before
 
 
 @dataclass(frozen=True)
@@ -145,6 +153,7 @@ class Checker:
         self._rounds: DrawnRounds | None = None
         self._pairs_left = math.inf
         self._null_calls = 0
+        self._overwritten: int | None = None  # the call of which a line was overwritten after the round before
         self._first: tuple[list[ReferenceOutput], list[torch.Tensor]] | None = None
 
     def expect_pairs(self, rounds: int) -> None:
@@ -159,13 +168,26 @@ class Checker:
         has a reference. ``before`` is the number of earlier rounds of the same pair. Raises ArmFailed.
         """
         self._pairs_left -= before == 0
+        overwritten, self._overwritten = None if before == 0 else self._overwritten, None
         drawn = self._rng.random() < self.share if self._rounds is None else self._rounds.comes_after(before)
         if drawn:
             referenced = self._pairs_left == 0
             if referenced:
                 self._pairs_left = math.inf
-            self.check(runners, batch, self._rng.randrange(calls), referenced)
+            call = self._rng.randrange(calls)
+            if overwritten is not None and self._rng.random() < OVERWRITTEN_SHARE:
+                call = overwritten
+            self.check(runners, batch, call, referenced)
             self._look_at_calls(runners, calls)
+        if self._rounds is not None:
+            self._overwrite(runners, self._rng.randrange(calls))
+
+    def _overwrite(self, runners: Mapping[str, Runner], call: int) -> None:
+        """Overwrite a line of an output of the candidates, which the next round has to write again."""
+        self._overwritten = call
+        for arm in {CANDIDATE, REFERENCE} & set(runners):
+            with blaming(arm):
+                overwrite(runners[arm], self._layout, call, self._rng)
 
     def check(self, runners: Mapping[str, Runner], batch: Batch, call: int, referenced: bool = False) -> None:
         """Compare the outputs of a call, in any case with float64 if it is ``referenced``. Raises ArmFailed."""

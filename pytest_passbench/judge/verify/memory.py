@@ -1,10 +1,11 @@
 """Checks that outputs share no more memory than eager's do, and that inputs are as the judge wrote them.
 
-An output belongs to its caller, so the next call of a block must not overwrite it.
+An output belongs to its caller, so the next call of a block must not overwrite it, and the judge may do so.
 """
 
 from __future__ import annotations
 
+import random
 import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,12 @@ import torch
 from pytest_passbench.core.schema import ADDRESS_END
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.verify.compare import same_bytes
-from pytest_passbench.judge.verify.outputs import Output, form_at, read_forms
+from pytest_passbench.judge.verify.outputs import Output, form_at, read_forms, stated
 from pytest_passbench.protocol import ENTRY, KIND_TENSOR, Layout
 
 MAX_WHOLE_BYTES = 1 << 16  # of an input that is always read as a whole, which is as fast as asking for its own pages
 PROBES, PROBE_BYTES = 4, 1 << 12  # number and size of the random places that are read of a larger input
+LINE_BYTES = 64
 _MAX_SPAN_BYTES = 1 << 62  # more than any memory has
 _Addresses = npt.NDArray[np.uint64]
 
@@ -47,6 +49,21 @@ def _overlaps(output: Output, other: Output) -> bool:
     size, other_size = (0 if item.value is None else item.form.span for item in (output, other))
     begins = output.address < other.address + other_size and other.address < output.address + size
     return begins and size > 0 and other_size > 0
+
+
+def overwrite(runner: Runner, layout: Layout, call: int, rng: random.Random) -> None:
+    """Write drawn bytes to a drawn line of a call's outputs, but for those in inputs or on a device.
+
+    The next block's outputs lie there. A program that recognises its own answer, by a pattern in some elements, could
+    leave out what never changes, such as the zeros beside a diagonal. Raises ArmFailure if there is no such memory.
+    """
+    pages = range(runner.hello["pages"], runner.hello["pages"] + layout.size)
+    tensors = [(address, form.span) for address, form in stated(runner, call)
+               if form.kind == KIND_TENSOR and form.device == "cpu" and address not in pages]  # fmt: skip
+    if places := [(address, size) for address, size in tensors if size]:
+        address, size = rng.choice(places)
+        offset = rng.randrange(size)
+        runner.overwrite(address + offset, rng.randbytes(min(LINE_BYTES, size - offset)))
 
 
 def shares_more(expected: Sequence[set[int]], actual: Sequence[set[int]]) -> int | None:

@@ -100,16 +100,22 @@ def read_call(runner: Runner, call: int, like: Sequence[Output] = ()) -> list[Ou
     With ``like`` (eager's outputs), only values of eager's form are read. So the forms that an arm states can't make
     the judge allocate more memory than eager's outputs take.
     """
+    places = stated(runner, call)
+    copies = runner.fetch(call)  # after the forms are read, since those stated within the block count
+    expected = [output.form for output in like] if like else [None] * len(places)
+    return [
+        _output(runner, address, form, copies[i] if copies else None, expected[i])
+        for i, (address, form) in enumerate(places)
+    ]
+
+
+def stated(runner: Runner, call: int) -> list[tuple[int, OutputForm]]:
+    """Return the address and the form of each output of a call, as the runner states them. Raises ArmFailure."""
     width = runner.hello["width"]
     size = ENTRY.size * width
     entries = runner.memory(runner.hello["entries"] + call * size, size)
     forms = read_forms(runner)
-    copies = runner.fetch(call)  # after the forms are read, since those stated within the block count
-    expected = [output.form for output in like] if like else [None] * width
-    return [
-        _output(runner, ENTRY.unpack_from(entries, i * ENTRY.size), forms, copies[i] if copies else None, expected[i])
-        for i in range(width)
-    ]
+    return [(address, form_at(forms, index)) for address, index in ENTRY.iter_unpack(entries)]
 
 
 def read_forms(runner: Runner) -> bytes:
@@ -124,11 +130,7 @@ def form_at(forms: bytes, index: int) -> OutputForm:
     return _form(forms[index * FORM.size : (index + 1) * FORM.size])
 
 
-def _output(
-    runner: Runner, entry: tuple[int, ...], forms: bytes, copy: int | None, expected: OutputForm | None
-) -> Output:
-    address, index = entry
-    form = form_at(forms, index)
+def _output(runner: Runner, address: int, form: OutputForm, copy: int | None, expected: OutputForm | None) -> Output:
     readable = form.kind == KIND_TENSOR and (form.device == "cpu" or copy is not None)
     if not readable or (expected is not None and not form.like(expected)):
         return Output(form, address, None)
