@@ -26,6 +26,7 @@ from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch, Inputs
 from pytest_passbench.judge.verify.compare import Comparison, compare, null_from
 from pytest_passbench.judge.verify.memory import (
+    call_at,
     changed_input,
     overlap,
     overwrite,
@@ -43,7 +44,8 @@ HALVES = (torch.bfloat16, torch.float16)
 MAX_SECONDS = 0.001  # expected, of all later references of a subgraph
 EXPECTED_CALLS = 16  # that are verified after the probe
 NULL_CALLS = 2  # that null answers are tried on
-OVERWRITTEN_SHARE = 0.5  # of the verified calls are those of which a line was overwritten after the round before
+OVERWRITTEN_CALLS = 3  # after each round, and of each candidate. In processes with an allocator some may be elsewhere
+OVERWRITTEN_SHARE = 0.5  # of the verified calls have an output where a line was overwritten after the round before
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ class Checker:
         self._rounds: DrawnRounds | None = None
         self._pairs_left = math.inf
         self._null_calls = 0
-        self._overwritten: int | None = None  # the call of which a line was overwritten after the round before
+        self._overwritten: list[tuple[str, int]] = []  # arm and address of what was overwritten after a round
         self._first: tuple[list[ReferenceOutput], list[torch.Tensor]] | None = None
 
     def expect_pairs(self, rounds: int) -> None:
@@ -168,26 +170,31 @@ class Checker:
         has a reference. ``before`` is the number of earlier rounds of the same pair. Raises ArmFailed.
         """
         self._pairs_left -= before == 0
-        overwritten, self._overwritten = None if before == 0 else self._overwritten, None
+        overwritten, self._overwritten = [] if before == 0 else self._overwritten, []
         drawn = self._rng.random() < self.share if self._rounds is None else self._rounds.comes_after(before)
         if drawn:
             referenced = self._pairs_left == 0
             if referenced:
                 self._pairs_left = math.inf
             call = self._rng.randrange(calls)
-            if overwritten is not None and self._rng.random() < OVERWRITTEN_SHARE:
-                call = overwritten
+            if self._rng.random() < OVERWRITTEN_SHARE:
+                for arm, address in overwritten:
+                    with blaming(arm):
+                        there = call_at(runners[arm], calls, address)
+                    call = call if there is None else there
             self.check(runners, batch, call, referenced)
             self._look_at_calls(runners, calls)
         if self._rounds is not None:
-            self._overwrite(runners, self._rng.randrange(calls))
+            self._overwrite(runners, calls)
 
-    def _overwrite(self, runners: Mapping[str, Runner], call: int) -> None:
-        """Overwrite a line of an output of the candidates, which the next round has to write again."""
-        self._overwritten = call
-        for arm in {CANDIDATE, REFERENCE} & set(runners):
-            with blaming(arm):
-                overwrite(runners[arm], self._layout, call, self._rng)
+    def _overwrite(self, runners: Mapping[str, Runner], calls: int) -> None:
+        """Overwrite lines of outputs of the candidates, which the next round has to write again."""
+        for arm in (arm for arm in runners if arm in (CANDIDATE, REFERENCE)):
+            for call in self._rng.sample(range(calls), min(calls, OVERWRITTEN_CALLS)):
+                with blaming(arm):
+                    address = overwrite(runners[arm], self._layout, call, self._rng)
+                self._overwritten += [] if address is None else [(arm, address)]
+        self._rng.shuffle(self._overwritten)
 
     def check(self, runners: Mapping[str, Runner], batch: Batch, call: int, referenced: bool = False) -> None:
         """Compare the outputs of a call, in any case with float64 if it is ``referenced``. Raises ArmFailed."""

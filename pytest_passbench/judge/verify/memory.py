@@ -51,19 +51,38 @@ def _overlaps(output: Output, other: Output) -> bool:
     return begins and size > 0 and other_size > 0
 
 
-def overwrite(runner: Runner, layout: Layout, call: int, rng: random.Random) -> None:
-    """Write drawn bytes to a drawn line of a call's outputs, but for those in inputs or on a device.
+def overwrite(runner: Runner, layout: Layout, call: int, rng: random.Random) -> int | None:
+    """Write drawn bytes to a drawn line of a call's outputs. Return its address; None if no output is in memory.
 
-    The next block's outputs lie there. A program that recognises its own answer, by a pattern in some elements, could
-    leave out what never changes, such as the zeros beside a diagonal. Raises ArmFailure if there is no such memory.
+    Outputs in inputs or on a device are left alone. Outputs of the next block lie there. A program that recognises
+    its own answer, by a pattern in some elements, could leave out what never changes, such as the zeros beside a
+    diagonal. Raises ArmFailure if there is no such memory.
     """
     pages = range(runner.hello["pages"], runner.hello["pages"] + layout.size)
     tensors = [(address, form.span) for address, form in stated(runner, call)
                if form.kind == KIND_TENSOR and form.device == "cpu" and address not in pages]  # fmt: skip
-    if places := [(address, size) for address, size in tensors if size]:
-        address, size = rng.choice(places)
-        offset = rng.randrange(size)
-        runner.overwrite(address + offset, rng.randbytes(min(LINE_BYTES, size - offset)))
+    places = [(address, size) for address, size in tensors if size]
+    if not places:
+        return None
+    address, size = rng.choice(places)
+    offset = rng.randrange(size)
+    runner.overwrite(address + offset, rng.randbytes(min(LINE_BYTES, size - offset)))
+    return address + offset
+
+
+def call_at(runner: Runner, calls: int, address: int) -> int | None:
+    """Return the first of a block's ``calls`` calls with an output at this address, if any. Raises ArmFailure."""
+    width = runner.hello["width"]
+    entries = np.frombuffer(runner.memory(runner.hello["entries"], ENTRY.size * width * calls), np.uint64)
+    starts, indices = entries[::2].reshape(calls, width), entries[1::2].reshape(calls, width)
+    forms = read_forms(runner)
+    for index in np.unique(indices):
+        form = form_at(forms, int(index))
+        size = form.span if form.kind == KIND_TENSOR else 0
+        there = (indices == index) & (starts <= address) & (starts + np.uint64(size) > address)
+        if there.any():
+            return int(there.any(axis=1).argmax())
+    return None
 
 
 def shares_more(expected: Sequence[set[int]], actual: Sequence[set[int]]) -> int | None:
