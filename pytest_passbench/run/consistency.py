@@ -120,7 +120,7 @@ def _complete(run: Run, tasks: Mapping[str, Task]) -> Iterator[str]:
 def _of_task(name: str, task: Task, records: Mapping[str, Record]) -> Iterator[str]:
     """Yield what is missing of a candidate's records of a task, or left out without a reason."""
     left_out = {item for record in records.values() for item in record.left_out}
-    if any(record.headroom not in (0.0, task.header.headroom) for record in records.values()):
+    if any(record.headroom != task.header.headroom for record in records.values()):
         yield f"{name}: the head-room of task {task.id} is {task.header.headroom:g}, and records have another"
     for subgraph in task.subgraphs:
         record = records.get(subgraph.id)

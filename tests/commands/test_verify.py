@@ -38,6 +38,7 @@ ops: [relu]
 sources: [tests]
 modality: text
 tags: [lite]
+headroom: 3.0
 subgraphs: 2
 ---
 graphs:
@@ -86,7 +87,7 @@ class Judge:
             speed = Speed(self.ratio, self.ratio - 0.1, self.ratio + 0.1, "FASTER", 10.0, 10.0 / self.ratio, pairs)
             arm = ArmResult(correct_from=[-11], speed=speed)
             yield Record(task.id, subgraph.id, candidate.name, arm=arm, task_hash=task_hash(task),
-                         edition=edition_of(task.path))  # fmt: skip
+                         headroom=task.header.headroom, edition=edition_of(task.path))  # fmt: skip
 
 
 @pytest.fixture
@@ -448,8 +449,9 @@ def drop(run, *subgraphs: str, measured: bool) -> None:
             item.arm.speed, item.arm.speed_note = None, "not measured (Triton's interpreter)"
 
 
-def test_another_head_room_than_the_tasks_is_found(made, capsys):
-    edit(made, lambda run: setattr(run.records[0], "headroom", 1000.0))
+@pytest.mark.parametrize("headroom", [0.0, 1000.0])
+def test_another_head_room_than_the_tasks_is_found(made, capsys, headroom):
+    edit(made, lambda run: setattr(run.records[0], "headroom", headroom))
     assert verify(made) == 1
     assert "and records have another" in capsys.readouterr().out
 
