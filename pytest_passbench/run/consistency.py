@@ -17,10 +17,12 @@ from pytest_passbench.suite import find
 from pytest_passbench.suite.find import TaskRef, of_shard
 from pytest_passbench.suite.sizes import MAX_REFUSED, SizeMap, draws, size_map
 from pytest_passbench.timing.estimate import estimate
+from pytest_passbench.timing.looks import ENOUGH_PAIRS, MIN_DELTA
 
 MAX_NAMED = 5
 
 RELATIVE_TOLERANCE = 1e-6
+MAX_HALF_WIDTH = 600.0  # in logs: the ends of a wider interval, 0 and infinity, do not tell how wide it is
 
 
 def problems(
@@ -153,10 +155,24 @@ def _speeds(record: Record) -> Iterator[str]:
 
 
 def _consistent(speed: Speed) -> bool:
-    if not speed.pairs or not all(speed.pairs):
+    """Return True if a ratio is that of its pairs, and its interval and its verdict can be.
+
+    The file lacks what the clock and the noise of that moment added to the interval. So it is at least the plain one,
+    as far below the ratio as above. The least delta bounds FASTER and SLOWER; nothing in the file bounds the others.
+    """
+    if not (speed.pairs and all(speed.pairs) and speed.low <= speed.ratio <= speed.high):
         return False
-    ratio = estimate(speed.pairs).ratio
-    return math.isclose(ratio, speed.ratio, rel_tol=RELATIVE_TOLERANCE) and speed.low <= speed.ratio <= speed.high
+    result = estimate(speed.pairs)
+    plain = min(result.half_width, MAX_HALF_WIDTH) if len(speed.pairs) >= ENOUGH_PAIRS else MAX_HALF_WIDTH
+    below = min(math.log(speed.ratio / speed.low), MAX_HALF_WIDTH) if speed.low else MAX_HALF_WIDTH
+    above = min(math.log(speed.high / speed.ratio), MAX_HALF_WIDTH)
+    apart = {"FASTER": result.log_ratio - below, "SLOWER": -result.log_ratio - below}.get(speed.verdict, math.inf)
+    return (
+        math.isclose(result.ratio, speed.ratio, rel_tol=RELATIVE_TOLERANCE)
+        and abs(below - above) <= RELATIVE_TOLERANCE
+        and below >= plain - RELATIVE_TOLERANCE
+        and apart > math.log1p(MIN_DELTA) - RELATIVE_TOLERANCE
+    )
 
 
 def selected(run: Run, refs: Sequence[TaskRef]) -> list[str]:

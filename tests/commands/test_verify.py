@@ -84,7 +84,7 @@ class Judge:
 
         for subgraph in task.subgraphs:
             pairs = [[math.log(self.ratio)] * 2] * 6
-            speed = Speed(self.ratio, self.ratio - 0.1, self.ratio + 0.1, "FASTER", 10.0, 10.0 / self.ratio, pairs)
+            speed = Speed(self.ratio, self.ratio / 1.1, self.ratio * 1.1, "FASTER", 10.0, 10.0 / self.ratio, pairs)
             arm = ArmResult(correct_from=[-11], speed=speed)
             yield Record(task.id, subgraph.id, candidate.name, arm=arm, task_hash=task_hash(task),
                          headroom=task.header.headroom, edition=edition_of(task.path))  # fmt: skip
@@ -134,6 +134,27 @@ def test_a_changed_speed_up_is_found_with_the_digest_or_without(made, capsys):
     edit(made, lambda data: data["records"][0]["arm"]["speed"].update(ratio=1.5, high=3.0), digest=False)
     assert verify(made) == 1
     assert "the digest is not that of the contents" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changed", "fits"),
+    [
+        ({}, True),
+        ({"verdict": "UNRESOLVED"}, True),  # the delta of that moment is not in the file
+        ({"verdict": "SLOWER"}, False),
+        ({"low": 1.45}, False),
+        ({"high": 2.0}, False),
+        ({"pairs": [[math.log(1.5) + part] * 2 for part in (-0.2, 0.2) * 3]}, False),
+        ({"low": 1.0, "high": 1.5**2}, False),  # no FASTER
+        ({"low": 0.0, "high": math.inf, "verdict": "UNRESOLVED"}, True),
+        ({"low": 0.0, "verdict": "UNRESOLVED"}, False),
+        ({"pairs": [[math.log(1.5)] * 2] * 3}, False),
+    ],
+)  # fmt: skip
+def test_an_interval_and_a_verdict_fit_the_pairs(made, capsys, changed, fits):
+    edit(made, lambda run: [setattr(run.records[0].arm.speed, name, value) for name, value in changed.items()])
+    assert verify(made) == (not fits)
+    assert ("one/a: the speed-up of the candidate is not what its pairs say" in capsys.readouterr().out) is not fits
 
 
 def test_a_dropped_subgraph_is_found(made, capsys):
