@@ -48,6 +48,10 @@ def problems(
         yield from _further_sizes(run, tasks)
     for record in run.records:
         yield from _speeds(record)
+    asked = run.settings.get("tolerance", Settings.tolerance), run.criterion
+    other = [f"{item.task}/{item.subgraph}" for item in run.records if (item.tolerance, item.criterion) != asked]
+    if other:
+        yield f"the settings have t = {asked[0]} ({asked[1]}), and records have others: {_some(other)}"
     failed = sum(not record.judged for record in run.records)
     if failed:
         yield f"{counted(failed, 'subgraph')} could not be judged (harness_fail): no score has them"

@@ -477,6 +477,13 @@ def test_another_head_room_than_the_tasks_is_found(made, capsys, headroom):
     assert "and records have another" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("name", "value"), [("tolerance", -3), ("criterion", "either")])
+def test_a_record_of_another_t_or_criterion_than_the_settings_is_found(made, capsys, name, value):
+    edit(made, lambda run: setattr(run.records[0], name, value))
+    assert verify(made) == 1
+    assert "the settings have t = -5 (ladder), and records have others: one/a" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("subgraph", "measured"), [("b", True), ("a", False), ("a", True)])
 def test_subgraphs_left_out_without_a_reason_are_found(made, capsys, subgraph, measured):
     edit(made, lambda run: drop(run, subgraph, measured=measured))
