@@ -117,7 +117,7 @@ def _summary(stored: Run, refs: list[TaskRef], tasks: dict[str, Task], args: arg
 
     records, absent = counted(len(stored.records), "record"), len(consistency.left_out(stored, refs))
     parts = [
-        "digest, seed and speed-ups fit",
+        f"digest, {'seeds of all parts' if stored.parts else 'seed'} and speed-ups fit",
         f"{records} of {counted(len(tasks), 'task')} complete ({consistency.described(stored)})",
     ]
     if absent:

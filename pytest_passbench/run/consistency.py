@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record, Speed
@@ -58,18 +59,18 @@ def problems(
 
 
 def _seed(run: Run) -> Iterator[str]:
-    seed = _revealed(run)
-    if seed is None:
-        if not run.parts:
+    """Yield what is wrong with the seeds: the run's, or of merged runs those of all parts."""
+    for seed in [run.seed] * bool(run.seed or not run.parts) + [part.get("seed", {}) for part in run.parts]:
+        revealed = _revealed(seed)
+        if revealed is None:
             yield "there is no seed with its commitment"
-        return
-    if commitment(seed) != run.seed["commitment"]:
-        yield "the revealed seed is not the one that the run committed to"
+        elif commitment(revealed) != seed["commitment"]:
+            yield "the revealed seed is not the one that the run committed to"
 
 
-def _revealed(run: Run) -> bytes | None:
-    """Return the run's seed, empty if it is none; None if the file reveals none, as that of merged runs."""
-    committed, revealed = run.seed.get("commitment"), run.seed.get("revealed")
+def _revealed(seed: Mapping[str, Any]) -> bytes | None:
+    """Return a run's seed, empty if it is none; None if nothing is revealed, as of merged runs."""
+    committed, revealed = seed.get("commitment"), seed.get("revealed")
     if not isinstance(committed, str) or not isinstance(revealed, str):
         return None
     try:
@@ -80,7 +81,7 @@ def _revealed(run: Run) -> bytes | None:
 
 def _further_sizes(run: Run, tasks: Mapping[str, Task]) -> Iterator[str]:
     """Yield each record whose further sizes are too few, too many, or not the first that the run's seed gives."""
-    seed, count = _revealed(run), int(run.settings.get("held_out", 0))
+    seed, count = _revealed(run.seed), int(run.settings.get("held_out", 0))
     for record in run.records:
         task = tasks.get(record.task)
         subgraph = None if task is None else next((s for s in task.subgraphs if s.id == record.subgraph), None)

@@ -215,6 +215,18 @@ def test_another_seed_is_found(made, capsys):
     assert "not the one that the run committed to" in capsys.readouterr().out
 
 
+def test_a_merged_file_has_the_seed_of_each_part(made, capsys):
+    edit(made, lambda run: (run.parts.append({"seed": dict(run.seed)}), run.seed.clear()))
+    assert verify(made) == 0
+    assert "digest, seeds of all parts and speed-ups fit" in capsys.readouterr().out
+    edit(made, lambda run: run.parts.append({}))
+    assert verify(made) == 1
+    assert "there is no seed with its commitment" in capsys.readouterr().out
+    edit(made, lambda run: run.parts[1].update(seed={"commitment": "00", "revealed": "11"}))
+    assert verify(made) == 1
+    assert "not the one that the run committed to" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
