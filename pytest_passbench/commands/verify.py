@@ -59,7 +59,10 @@ def run(args: argparse.Namespace) -> int:
         texts += agreement.disagreements(stored, tasks, candidate, sampled, absent_of(stored, refs))
     for text in texts:
         print(printable(text))
-    print(_summary(stored, refs, tasks, args, len(sampled)) if not texts else counted(len(texts), "problem"))
+    if texts:
+        print(counted(len(texts), "problem"))
+    else:
+        print(printable(_summary(stored, refs, tasks, candidate, len(sampled) if args.rerun else None)))
     return int(bool(texts))
 
 
@@ -112,7 +115,10 @@ def _of_candidate(stored: Run, candidate: Candidate) -> Iterator[str]:
             yield f"it has records of {name}, and does not say what candidate that is"
 
 
-def _summary(stored: Run, refs: list[TaskRef], tasks: dict[str, Task], args: argparse.Namespace, rerun: int) -> str:
+def _summary(
+    stored: Run, refs: list[TaskRef], tasks: dict[str, Task], candidate: Candidate | None, rerun: int | None
+) -> str:
+    """Return what was found to fit, and what was not looked at. ``rerun``: so many judged anew; None: not asked."""
     from pytest_passbench.run import consistency
 
     records, absent = counted(len(stored.records), "record"), len(consistency.left_out(stored, refs))
@@ -121,9 +127,14 @@ def _summary(stored: Run, refs: list[TaskRef], tasks: dict[str, Task], args: arg
         f"{records} of {counted(len(tasks), 'task')} complete ({consistency.described(stored)})",
     ]
     if absent:
-        how = "no pass matches" if args.rerun else "no pass matches, by the file's word (--rerun looks)"
+        how = "no pass matches, by the file's word (--rerun looks)" if rerun is None else "no pass matches"
         parts.append(f"{counted(absent, 'task')} left out that {how}")
-    parts += ["the candidate is the one judged"] if args.candidate is not None else []
-    if args.rerun:
+    if candidate is not None:
+        same = [item["name"] for item in stored.candidates if item.get("content_hash") == candidate.content_hash]
+        others = [name for name in stored.names if name not in same]
+        parts.append(f"the candidate is the one judged as {', '.join(same)}")
+        parts += [f"candidates not checked: {', '.join(others)}"] if others else []
+    if rerun is not None:
         parts.append(counted(rerun, "subgraph judged anew agrees", "subgraphs judged anew agree"))
+        parts += [f"baselines not judged anew: {', '.join(stored.baselines)}"] if stored.baselines else []
     return "; ".join(parts)

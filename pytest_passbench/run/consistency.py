@@ -222,8 +222,10 @@ def selection_problems(run: Run, refs: Sequence[TaskRef]) -> Iterator[str]:
 
 def described(run: Run) -> str:
     """Return what the settings select, in words."""
-    named = run.settings.get("task_ids") or []
-    return "tasks named by the settings" if named else f"suite {run.settings.get('suite', Settings.suite)}"
+    if run.settings.get("task_ids"):
+        return "tasks named by the settings"
+    shard = run.settings.get("shard")
+    return f"suite {run.settings.get('suite', Settings.suite)}" + (", shard {}/{}".format(*shard) if shard else "")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -445,6 +445,24 @@ def test_records_of_a_candidate_that_is_not_described_are_found(made, capsys):
     assert "records[0].candidate: 'cand' is not among the candidates" in capsys.readouterr().err
 
 
+def test_the_summary_says_what_was_not_checked(made, capsys, monkeypatch):
+    def with_more(run) -> None:
+        for record in run.of("cand"):
+            run.records.append(replace(record, candidate="magic"))
+            record.baselines = {"inductor": record.arm}
+        run.candidates.append({"name": "magic", "content_hash": "0" * 64})
+        run.settings.update(shard=[1, 1])
+
+    monkeypatch.setattr("pytest_passbench.run.judging.make_judge", Judge)
+    edit(made, with_more)
+    assert verify(made, "--rerun=1") == 0
+    assert capsys.readouterr().out == (
+        "digest, seed and speed-ups fit; 8 records of 2 tasks complete (suite all, shard 1/1); the candidate is the "
+        "one judged as cand; candidates not checked: magic; 1 subgraph judged anew agrees; "
+        "baselines not judged anew: inductor\n"
+    )
+
+
 @pytest.mark.parametrize("matches", [False, True])
 def test_of_a_run_of_matching_tasks_what_was_left_out_is_matched_again(made, capsys, monkeypatch, matches):
     monkeypatch.setattr(Judge, "touches", lambda *_: matches, raising=False)
