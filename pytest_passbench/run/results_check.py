@@ -35,6 +35,9 @@ def fault(run: Run) -> str | None:
 def _faults(run: Run) -> Iterator[str]:
     if any("\0" in str(path) for path in run.settings.get("tasks") or ()):
         yield "settings.tasks: a path with NUL"
+    part, parts = run.settings.get("shard") or (1, 1)
+    if part > parts:
+        yield f"settings.shard: {part} of {parts}"
     for place, noise in (("noise", run.noise), ("compared.noise", run.compared.get("noise", {}))):
         for name in ("delta", "offset"):
             if name in noise and not _is_amount(noise[name]):

@@ -259,6 +259,12 @@ def test_a_folder_that_cannot_be_written_to(tmp_path):
         (("records",), None, "records: None is not"),
         (("selected",), {"mine": {"one": 10**12}}, "selected.mine.one: 1000000000000 breaks maximum"),
         (("selected",), {"mine": [3]}, r"selected.mine: \[3\] is not"),
+        (("settings", "task_ids"), 5, "settings.task_ids: 5 is not of type array"),
+        (("settings", "suite"), ["lite"], "settings.suite: .* is not of type string"),
+        (("settings", "shard"), [0, 0], r"settings.shard\[0\]: 0 breaks minimum 1"),
+        (("settings", "shard"), ["a", 1], r"settings.shard\[0\]: 'a' is not of type integer"),
+        (("settings", "shard"), [1], r"settings.shard: \[1\] breaks minItems 2"),
+        (("settings", "shard"), [5, 1], "settings.shard: 5 of 1"),
     ],
 )
 def test_a_record_of_another_form_is_refused(tmp_path, path, value, said):
