@@ -102,7 +102,10 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if not self.server.knows(self.headers.get("Authorization", "")):
                 raise Refused(401, "the request needs the header Authorization: Bearer TOKEN")
-            path = urlsplit(self.path).path
+            try:
+                path = urlsplit(self.path).path
+            except ValueError:
+                raise Refused(400, f"no target of a request: {abbreviated(self.path, 80)}") from None
             if path not in places:
                 raise Refused(404, f"nothing is at {self.command} {abbreviated(path, 80)}")
             self._answer(200, places[path]())

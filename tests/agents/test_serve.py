@@ -216,6 +216,12 @@ def test_a_client_that_is_gone_costs_no_judging_and_a_second_step_is_refused(con
     assert capfd.readouterr().err == ""
 
 
+def test_a_target_that_is_no_url_is_one_message(server):
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=30) as other:
+        other.sendall(f"GET http://[::1/health HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+        assert other.recv(100).startswith(b"HTTP/1.1 400 ")
+
+
 def test_a_client_that_talks_no_http_ends_nobody(server, client, capfd):
     for data in (b"\x00" * 100, b"GET / HTTP/9.9\r\n\r\n", b"POST /step HTTP/1.1\r\nContent-Length: x\r\n\r\n"):
         with socket.create_connection(("127.0.0.1", server.server_port)) as other:
