@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import io
 import json
 import re
 import select
@@ -22,11 +23,12 @@ from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.jsontext import read
 from pytest_passbench.core.rejected import Rejected
 
-MAX_BODY_BYTES = 1 << 20
+MAX_HEAD_BYTES, MAX_BODY_BYTES = 16 << 10, 1 << 20
 MAX_CONNECTIONS = 128
 LINGER_SECONDS, LINGER_BYTES, LINGER_PIECE = 2.0, 16 << 20, 1 << 16
 """What is read of a refused request's body, in pieces, before its connection is closed."""
-READ_SECONDS = 30.0  # for each piece of a request, and for an answer to be taken
+HEAD_SECONDS = 10.0  # for the first request line and its headers, until a client has shown the token
+READ_SECONDS = 30.0  # for later ones, for each piece of a body, and for an answer to be taken
 
 
 class EnvironmentServer(ThreadingHTTPServer):
@@ -85,6 +87,27 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = READ_SECONDS
     server_version, sys_version = "passbench", ""
     server: EnvironmentServer
+    _head_seconds = HEAD_SECONDS
+
+    def handle_one_request(self) -> None:
+        """Serve a request whose request line and headers come in time and are not too long, or else hang up."""
+        end, head, stream = time.monotonic() + self._head_seconds, bytearray(), self.rfile
+        while not head.endswith((b"\n\n", b"\n\r\n")):
+            self.connection.settimeout(max(end - time.monotonic(), 0.001))
+            if len(head) == MAX_HEAD_BYTES or not stream.peek(1):
+                self.close_connection = True
+                return
+            head += stream.read(1)
+        self.connection.settimeout(READ_SECONDS)
+        self._stream, self.rfile = stream, io.BufferedReader(io.BytesIO(head))
+        super().handle_one_request()
+
+    def parse_request(self) -> bool:
+        """Read the headers; behind them is the body."""
+        try:
+            return super().parse_request()
+        finally:
+            self.rfile = self._stream
 
     def do_GET(self) -> None:
         self._serve({"/health": self.server.service.health, "/state": self._state})
@@ -102,6 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if not self.server.knows(self.headers.get("Authorization", "")):
                 raise Refused(401, "the request needs the header Authorization: Bearer TOKEN")
+            self._head_seconds = READ_SECONDS
             try:
                 path = urlsplit(self.path).path
             except ValueError:
@@ -148,7 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         if code == 401:
             self.send_header("WWW-Authenticate", "Bearer")
-        if self._unread:  # what is left of the request would be taken for the next one
+        if self._unread or code == 401:  # what is left of the request would be taken for the next one
             self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(data)

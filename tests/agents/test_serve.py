@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -220,6 +222,25 @@ def test_a_target_that_is_no_url_is_one_message(server):
     with socket.create_connection(("127.0.0.1", server.server_port), timeout=30) as other:
         other.sendall(f"GET http://[::1/health HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
         assert other.recv(100).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("sent", [b"GET /health HTTP/1.1\r\n" + b"X: a\r\n" * 4000, b"G"])
+def test_a_head_that_is_too_long_or_too_slow_costs_the_connection(server, monkeypatch, sent):
+    monkeypatch.setattr("pytest_passbench.agents.http_server._Handler._head_seconds", 0.5)
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=30) as other:
+        other.sendall(sent)
+        begin = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() < begin + 20 and not select.select([other], [], [], 0.1)[0]:
+                other.sendall(b"E")
+            assert other.recv(1) == b""
+    assert time.monotonic() < begin + 20
+
+
+def test_without_the_token_a_connection_ends_with_the_answer(client):
+    client.headers = {}
+    assert client.send("GET", "/health")[0] == 401
+    assert client.connection.sock is None
 
 
 def test_a_client_that_talks_no_http_ends_nobody(server, client, capfd):
