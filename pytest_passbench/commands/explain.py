@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_passbench.commands.results import inert
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.settings import SUITES
@@ -52,7 +53,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     listing.add_argument("--json", action="store_true", help="print JSON, with every subgraph's launch plans")
     parser.add_argument("--suite", choices=SUITES, help="with --all or --missed: only tasks of this suite (default: "
                         "full of the installed tasks, all of those that are named)")  # fmt: skip
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=inert(run))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
+import secrets
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,3 +27,23 @@ def warn_if_changed(run: Run, path: Path) -> None:
     """Print a warning if a results file was changed after it was written."""
     if not run.untouched:
         print(f"passbench: warning: {printable(str(path))}: was changed after it was written", file=sys.stderr)
+
+
+def inert(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """Return a command from whose text, which quotes candidates, GitHub takes no workflow commands.
+
+    JSON and Markdown go to files, and stay as they are.
+    """
+
+    def guarded(args: argparse.Namespace) -> int:
+        is_text = not args.json and getattr(args, "format", "text") == "text"
+        if os.environ.get("GITHUB_ACTIONS") != "true" or not is_text:
+            return run(args)
+        token = f"passbench-{secrets.token_hex(16)}"
+        print(f"::stop-commands::{token}", flush=True)
+        try:
+            return run(args)
+        finally:
+            print(f"::{token}::", flush=True)
+
+    return guarded

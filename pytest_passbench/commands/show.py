@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_passbench.commands.results import add_file, warn_if_changed
+from pytest_passbench.commands.results import add_file, inert, warn_if_changed
 from pytest_passbench.core.checks import exponent, failure_value, tolerance
 from pytest_passbench.core.criterion import CRITERIA
 from pytest_passbench.core.errors import UserError
@@ -52,7 +52,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         help="from which t failures are tolerated (default: the run's, else default)",
     )
     parser.add_argument("--html", type=Path, metavar="PATH", help="write the page for a browser there as well")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=inert(run))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -30,6 +30,7 @@ def stored(tmp_path):
 @pytest.fixture
 def show(stored, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
 
     def run(*argv, code=0):
         assert main(["show", str(stored), *argv]) == code
@@ -50,6 +51,15 @@ def test_without_options_it_is_what_the_run_printed(stored, show):
     run = results_file.read(stored)
     assert show() == terminal.summary(report_of(run), 120) + "\n"
     assert show("--format=markdown") == markdown.render(report_of(run))
+
+
+def test_github_takes_no_workflow_commands_from_what_candidates_say(show, monkeypatch):
+    text, markdown_text = show("--full"), show("--format=markdown")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    first, *shown, last = show("--full").splitlines()
+    assert shown == text.splitlines()
+    assert first == f"::stop-commands::{last.strip(':')}"
+    assert show("--format=markdown") == markdown_text
 
 
 def test_the_page_does_not_replace_the_results(stored, show):
