@@ -91,7 +91,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle_one_request(self) -> None:
         """Serve a request whose request line and headers come in time and are not too long, or else hang up."""
-        end, head, stream = time.monotonic() + self._head_seconds, bytearray(), self.rfile
+        end, head = time.monotonic() + self._head_seconds, bytearray()
+        stream: Any = self.rfile
         while not head.endswith((b"\n\n", b"\n\r\n")):
             self.connection.settimeout(max(end - time.monotonic(), 0.001))
             if len(head) == MAX_HEAD_BYTES or not stream.peek(1):
