@@ -45,7 +45,7 @@ MAX_SECONDS = 0.001  # expected, of all later references of a subgraph
 EXPECTED_CALLS = 16  # that are verified after the probe
 NULL_CALLS = 2  # that null answers are tried on
 OVERWRITTEN_CALLS = 3  # after each round, and of each candidate. In processes with an allocator some may be elsewhere
-OVERWRITTEN_SHARE = 0.5  # of the verified calls have an output where a line was overwritten after the round before
+OVERWRITTEN_SHARE = 0.8  # of the verified calls have an output where a line was overwritten after the round before
 
 
 @dataclass(frozen=True)
