@@ -43,8 +43,8 @@ def check_files(root: Path) -> None:
                 continue  # it went meanwhile
             except OSError as error:
                 _unreadable(error)
-            count += 1
-            if not stat.S_ISLNK(status.st_mode) and not stat.S_ISDIR(status.st_mode) and _CACHES.isdisjoint(parts):
+            count += (is_read := _CACHES.isdisjoint(parts))
+            if is_read and not stat.S_ISLNK(status.st_mode) and not stat.S_ISDIR(status.st_mode):
                 _check_file(entry, status)
                 total += status.st_size
         if count > MAX_FILES or total > MAX_BYTES:

@@ -134,8 +134,7 @@ class Candidate:
     def for_no_task(self, known_ids: Iterable[str]) -> list[UserError]:
         """Return an error for each task's directory whose name is not the id of a known task."""
         task_ids = set(known_ids)
-        strays = [(task_id, directory.path) for task_id, directory in sorted(self.by_task.items())]
-        strays = [(task_id, path) for task_id, path in strays if task_id not in task_ids]
+        strays = [(name, item.path) for name, item in sorted(self.by_task.items()) if name not in task_ids]
         return [
             no_such_task(task_id, () if number >= MAX_PROPOSALS else task_ids,
                          path.parent if path.name == PASS_DIR else path)

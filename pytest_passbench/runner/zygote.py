@@ -8,6 +8,7 @@ per directory of passes.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib
 import os
@@ -213,7 +214,13 @@ def unpack_candidate(archive: int, folder: Path) -> bool:
 def _restore(folder: Path) -> None:
     """Give a folder its first mode, and remove attributes and access lists. Raises OSError."""
     folder.chmod(_modes.setdefault(folder, stat.S_IMODE(folder.stat().st_mode)))
-    for name in os.listxattr(folder):
+    try:
+        names = os.listxattr(folder)
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:  # a file system without attributes
+            raise
+        return
+    for name in names:
         if name.startswith(("user.", "system.posix_acl")):
             os.removexattr(folder, name)
 

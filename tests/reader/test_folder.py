@@ -55,21 +55,15 @@ def output(bench, head, gelu_add_pass, **helpers):
 
 
 @pytest.mark.bubblewrap
-def test_nothing_that_a_candidate_leaves_is_there_for_the_next(bench, gelu_add_pass):
+@pytest.mark.parametrize(
+    ("looks", "leaves", "shown"), [(LOOKS, LEAVES, "found:"), (STATES, CHANGES, "mode:")], ids=["files", "modes"]
+)
+def test_nothing_that_a_candidate_leaves_is_there_for_the_next(bench, gelu_add_pass, looks, leaves, shown):
     bench.task()
-    before = output(bench, LOOKS, gelu_add_pass)
-    output(bench, LEAVES, gelu_add_pass)
-    assert "found:" in before
-    assert output(bench, LOOKS, gelu_add_pass) == before
-
-
-@pytest.mark.bubblewrap
-def test_modes_and_attributes_of_folders_are_the_first_ones_for_the_next(bench, gelu_add_pass):
-    bench.task()
-    before = output(bench, STATES, gelu_add_pass)
-    output(bench, CHANGES, gelu_add_pass)
-    assert "mode:" in before
-    assert output(bench, STATES, gelu_add_pass) == before
+    before = output(bench, looks, gelu_add_pass)
+    output(bench, leaves, gelu_add_pass)
+    assert shown in before
+    assert output(bench, looks, gelu_add_pass) == before
 
 
 @pytest.mark.bubblewrap
