@@ -61,7 +61,7 @@ def overwrite(runner: Runner, layout: Layout, call: int, rng: random.Random) -> 
     pages = range(runner.hello["pages"], runner.hello["pages"] + layout.size)
     tensors = [(address, form.span) for address, form in stated(runner, call)
                if form.kind == KIND_TENSOR and form.device == "cpu" and address not in pages]  # fmt: skip
-    places = [(address, size) for address, size in tensors if size]
+    places = [(address, size) for address, size in tensors if size and address + size < ADDRESS_END]
     if not places:
         return None
     address, size = rng.choice(places)
@@ -78,7 +78,7 @@ def call_at(runner: Runner, calls: int, address: int) -> int | None:
     forms = read_forms(runner)
     for index in np.unique(indices):
         form = form_at(forms, int(index))
-        size = form.span if form.kind == KIND_TENSOR else 0
+        size = min(form.span, _MAX_SPAN_BYTES) if form.kind == KIND_TENSOR else 0
         there = (indices == index) & (starts <= address) & (starts + np.uint64(size) > address)
         if there.any():
             return int(there.any(axis=1).argmax())
