@@ -1,8 +1,9 @@
-"""The command line of a run, stored beside its journal, so that ``--passbench-resume`` alone goes on with the run."""
+"""The command line of a run, stored for its user, so that ``--passbench-resume`` alone goes on with the run."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import json
 from dataclasses import dataclass
@@ -70,7 +71,9 @@ def _is_standalone(namespace: argparse.Namespace) -> bool:
 def _read(folder: Path, directory: Path) -> tuple[str, ...]:
     """Return the arguments of the run in a folder, which was begun in ``directory``."""
     journal.check_open(folder)
-    path, remedy = folder / journal.COMMAND, "give the run's whole command with --passbench-resume"
+    path, remedy = journal.command_file(folder), "give the run's whole command with --passbench-resume"
+    if path is None or not path.exists():
+        raise UserError("was begun by a command that is not stored for this user", where=folder, remedy=remedy)
     try:
         command = CommandLine.from_data(parse(read_text(path, MAX_BYTES), path))
     except Rejected as error:
@@ -83,7 +86,11 @@ def _read(folder: Path, directory: Path) -> tuple[str, ...]:
 
 
 def store(config: pytest.Config, folder: Path) -> None:
-    """Write the command line of this run to the run's folder. Raises UserError if it cannot be written."""
+    """Store the command line of the run in ``folder``, unless the user's cache cannot be written to."""
+    path = journal.command_file(folder)
+    if path is None:
+        return
     arguments = config.stash.get(_ARGUMENTS, config.invocation_params.args)
     command = CommandLine(str(config.invocation_params.dir), tuple(map(str, arguments)))
-    write_text(folder / journal.COMMAND, json.dumps(command.to_data(), indent=1) + "\n")
+    with contextlib.suppress(UserError):
+        write_text(path, json.dumps(command.to_data(), indent=1) + "\n")

@@ -21,6 +21,7 @@ from typing import IO, Any
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import decode, opened, writing
 from pytest_passbench.core.jsontext import parse
+from pytest_passbench.core.paths import user_cache
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Key, Record
 from pytest_passbench.core.rejected import Rejected
@@ -32,8 +33,6 @@ from pytest_passbench.run.results_file import MAX_BYTES, decode_special
 
 NAME = "journal.jsonl"
 PATTERN = "journal*.jsonl"
-COMMAND = "command.json"
-"""The file beside a journal that has the command line of its run."""
 SCHEMA = "passbench-journal/1"
 #: The fields of a header that are objects; all others are texts.
 _OBJECTS = ("settings", "candidates")
@@ -149,9 +148,20 @@ def last_records(folder: Path) -> dict[Key, Record]:
         return {}
 
 
+def command_file(folder: Path) -> Path | None:
+    """Return the file that has the command line of the run in a folder; None if the user has no home.
+
+    It is not in the folder. That may be another's, and an argument of pytest's can name code to be run.
+    """
+    commands = user_cache("commands")
+    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()
+    return commands / f"{name}.json" if commands is not None else None
+
+
 def remove(folder: Path) -> None:
     """Remove the journals in a run's folder, and its command line: its results have all that they hold."""
-    for path in (*folder.glob(PATTERN), folder / COMMAND):
+    command = command_file(folder)
+    for path in (*folder.glob(PATTERN), *([command] if command is not None else [])):
         path.unlink(missing_ok=True)
 
 

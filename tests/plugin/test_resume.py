@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_passbench.core.paths import user_cache
 from pytest_passbench.run import journal
 from support.forked_pytest import ForkedPytest
 from support.plugin_runs import LEAN, OK, PytestFolder
@@ -112,6 +113,10 @@ def resume_alone(bench: PytestFolder, *args: str) -> pytest.RunResult:
     return ForkedPytest(bench.path, "--passbench-resume", *args).result()
 
 
+def stored_commands(bench: PytestFolder) -> list[Path]:
+    return list((user_cache("commands") or bench.path).glob("*.json"))
+
+
 @pytest.mark.slow
 def test_resume_alone_takes_the_whole_command_of_the_run(bench):
     bench.conftest(ONCE.replace("{end}", KILL))
@@ -123,7 +128,7 @@ def test_resume_alone_takes_the_whole_command_of_the_run(bench):
     assert judged(bench) == ["b/s0", "b/s1", "b/s2", "b/s2", "b/s3"]
     assert last(bench)["settings"]["tolerance"] == -4
     assert last(bench)["settings"]["budget"] == 300
-    assert not list(bench.path.glob("reports/*/command.json"))
+    assert not list(stored_commands(bench))
 
 
 @pytest.mark.slow
@@ -156,19 +161,22 @@ def test_resume_alone_starts_as_many_workers_as_the_run_had(bench):
 def test_resume_alone_asks_for_the_whole_command_if_the_run_has_none(bench):
     bench.conftest(ONCE.replace("{end}", KILL))
     bench.run_apart("--candidate=passes")
-    (command,) = bench.path.glob("reports/*/command.json")
+    (command,) = stored_commands(bench)
     text = command.read_text()
     remedy = "(give the run's whole command with --passbench-resume)"
     for content, told in (
-        (None, "command.json: no such file"),
         ('{"directory": 1}', "has another form: *"),
         (text.replace(str(bench.path), "/elsewhere"), "was begun in /elsewhere (go on in that directory)"),
+        (None, "was begun by a command that is not stored for this user"),
     ):
         command.unlink() if content is None else command.write_text(content)
         result = resume_alone(bench)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines([f"*{told}*"])
         assert remedy in result.stderr.str() or "elsewhere" in told
+    (folder,) = bench.path.glob("reports/*")
+    (folder / "command.json").write_text(text)  # a report folder may be another's
+    assert "not stored for this user" in resume_alone(bench).stderr.str()
     result = resume_alone(bench, "--passbench-report-dir=none")
     result.stderr.fnmatch_lines(["*none: has no run that was interrupted (run without --passbench-resume)*"])
 
