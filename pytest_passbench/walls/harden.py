@@ -68,14 +68,15 @@ def same_layout() -> None:
 def limit_resources(memory: int | None, file_bytes: int | None, processes: int) -> None:
     """Set hard limits: bytes of address space and of a file, and the number of this user's processes.
 
-    None is no limit. Core dumps are switched off, and a process may have 1024 open files.
+    None is no limit. Core dumps are switched off. A process may have 256 open files, and its user as many in messages
+    that nobody has read, so that the judge, whose limit is higher, can always send one.
     """
     limits = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_AS: memory,
         resource.RLIMIT_FSIZE: file_bytes,
         resource.RLIMIT_NPROC: processes,
-        resource.RLIMIT_NOFILE: 1024,
+        resource.RLIMIT_NOFILE: 256,
     }
     for kind, value in limits.items():
         if value is None:

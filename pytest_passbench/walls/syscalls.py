@@ -20,6 +20,8 @@ _DENIED = (
     "mq_open", "mq_unlink",
     # memory that is held without being mapped, so that no process seems to have it
     "memfd_create", "memfd_secret",
+    # instances of which each user has few
+    "inotify_init1", "fanotify_init",
     # other processes' priorities and places in memory
     "setpriority", "ioprio_set", "migrate_pages", "move_pages",
     # other file systems and namespaces
@@ -61,28 +63,30 @@ _X86_64 = {
     "sched_setscheduler": 144, "pivot_root": 155, "prctl": 157, "chroot": 161, "mount": 165, "umount2": 166,
     "gettid": 186, "tkill": 200, "time": 201, "futex": 202, "sched_setaffinity": 203, "sched_getaffinity": 204,
     "set_tid_address": 218, "restart_syscall": 219, "semtimedop": 220, "timer_create": 222, "clock_gettime": 228,
-    "clock_getres": 229, "clock_nanosleep": 230, "exit_group": 231, "tgkill": 234, "mq_open": 240, "mq_unlink": 241,
-    "mq_notify": 244, "add_key": 248, "request_key": 249, "keyctl": 250, "ioprio_set": 251, "migrate_pages": 256,
-    "unshare": 272, "set_robust_list": 273, "move_pages": 279, "rt_tgsigqueueinfo": 297, "perf_event_open": 298,
+    "clock_getres": 229, "clock_nanosleep": 230, "exit_group": 231, "tgkill": 234, "mq_open": 240,
+    "mq_unlink": 241, "mq_notify": 244, "add_key": 248, "request_key": 249, "keyctl": 250, "ioprio_set": 251,
+    "inotify_init": 253, "migrate_pages": 256, "unshare": 272, "set_robust_list": 273, "move_pages": 279,
+    "inotify_init1": 294, "rt_tgsigqueueinfo": 297, "perf_event_open": 298, "fanotify_init": 300,
     "prlimit64": 302, "setns": 308, "getcpu": 309, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312,
     "sched_setattr": 314, "seccomp": 317, "getrandom": 318, "memfd_create": 319, "bpf": 321, "execveat": 322,
     "userfaultfd": 323, "rseq": 334,
 }  # fmt: skip
 _AARCH64 = {
-    "fcntl": 25, "ioctl": 29, "ioprio_set": 30, "umount2": 39, "mount": 40, "pivot_root": 41, "chroot": 51,
-    "close": 57, "read": 63, "write": 64, "personality": 92, "exit": 93, "exit_group": 94, "set_tid_address": 96,
-    "unshare": 97, "futex": 98, "set_robust_list": 99, "nanosleep": 101, "timer_create": 107, "clock_gettime": 113,
-    "clock_getres": 114, "clock_nanosleep": 115, "ptrace": 117, "sched_setparam": 118, "sched_setscheduler": 119,
-    "sched_setaffinity": 122, "sched_getaffinity": 123, "sched_yield": 124, "restart_syscall": 128, "kill": 129,
-    "tkill": 130, "tgkill": 131, "sigaltstack": 132, "rt_sigaction": 134, "rt_sigprocmask": 135,
-    "rt_sigqueueinfo": 138, "rt_sigreturn": 139, "setpriority": 140, "setpgid": 154, "setsid": 157, "getrusage": 165,
-    "prctl": 167, "getcpu": 168, "gettimeofday": 169, "getpid": 172, "gettid": 178, "sysinfo": 179, "mq_open": 180,
-    "mq_unlink": 181, "mq_notify": 184, "msgget": 186, "msgctl": 187, "msgrcv": 188, "msgsnd": 189, "semget": 190,
-    "semctl": 191, "semtimedop": 192, "semop": 193, "shmget": 194, "shmctl": 195, "shmat": 196, "socket": 198,
-    "sendto": 206, "recvfrom": 207, "sendmsg": 211, "recvmsg": 212, "brk": 214, "munmap": 215, "mremap": 216,
-    "add_key": 217, "request_key": 218, "keyctl": 219, "clone": 220, "execve": 221, "mmap": 222, "mprotect": 226,
-    "madvise": 233, "migrate_pages": 238, "move_pages": 239, "rt_tgsigqueueinfo": 240, "perf_event_open": 241,
-    "prlimit64": 261, "setns": 268, "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272,
+    "fcntl": 25, "inotify_init1": 26, "ioctl": 29, "ioprio_set": 30, "umount2": 39, "mount": 40, "pivot_root": 41,
+    "chroot": 51, "close": 57, "read": 63, "write": 64, "personality": 92, "exit": 93, "exit_group": 94,
+    "set_tid_address": 96, "unshare": 97, "futex": 98, "set_robust_list": 99, "nanosleep": 101,
+    "timer_create": 107, "clock_gettime": 113, "clock_getres": 114, "clock_nanosleep": 115, "ptrace": 117,
+    "sched_setparam": 118, "sched_setscheduler": 119, "sched_setaffinity": 122, "sched_getaffinity": 123,
+    "sched_yield": 124, "restart_syscall": 128, "kill": 129, "tkill": 130, "tgkill": 131, "sigaltstack": 132,
+    "rt_sigaction": 134, "rt_sigprocmask": 135, "rt_sigqueueinfo": 138, "rt_sigreturn": 139, "setpriority": 140,
+    "setpgid": 154, "setsid": 157, "getrusage": 165, "prctl": 167, "getcpu": 168, "gettimeofday": 169,
+    "getpid": 172, "gettid": 178, "sysinfo": 179, "mq_open": 180, "mq_unlink": 181, "mq_notify": 184,
+    "msgget": 186, "msgctl": 187, "msgrcv": 188, "msgsnd": 189, "semget": 190, "semctl": 191, "semtimedop": 192,
+    "semop": 193, "shmget": 194, "shmctl": 195, "shmat": 196, "socket": 198, "sendto": 206, "recvfrom": 207,
+    "sendmsg": 211, "recvmsg": 212, "brk": 214, "munmap": 215, "mremap": 216, "add_key": 217, "request_key": 218,
+    "keyctl": 219, "clone": 220, "execve": 221, "mmap": 222, "mprotect": 226, "madvise": 233,
+    "migrate_pages": 238, "move_pages": 239, "rt_tgsigqueueinfo": 240, "perf_event_open": 241, "prlimit64": 261,
+    "fanotify_init": 262, "setns": 268, "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272,
     "sched_setattr": 274, "seccomp": 277, "getrandom": 278, "memfd_create": 279, "bpf": 280, "execveat": 281,
     "userfaultfd": 282, "rseq": 293,
 }  # fmt: skip
@@ -108,9 +112,10 @@ class SyscallTable:
 
 
 SYSCALL_TABLES = {
-    # Only x86-64 has the old calls fork, vfork and time beside clone and clock_gettime.
+    # Only x86-64 has the old calls fork, vfork, time and inotify_init beside their successors.
     "x86_64": SyscallTable(
-        0xC000003E, {**_X86_64, **_COMMON}, allowed=(*_ALLOWED, "time"), processes=(*_PROCESSES, "fork", "vfork")
+        0xC000003E, {**_X86_64, **_COMMON}, denied=(*_DENIED, "inotify_init"), allowed=(*_ALLOWED, "time"),
+        processes=(*_PROCESSES, "fork", "vfork"),
     ),
     "aarch64": SyscallTable(0xC00000B7, {**_AARCH64, **_COMMON}),
 }

@@ -138,6 +138,8 @@ LEFT = {
     "lease of a file": lambda: call("fcntl", TEXT, 1024, READERS),
     "watch of a folder": lambda: call("fcntl", FOLDER, 1026, 4),
     "memory of no process": lambda: call(MEMFD, b"x", 0),
+    "watches of files": lambda: call("inotify_init1", 0),
+    "watches of file systems": lambda: call("fanotify_init", 0, 0),
 }  # fmt: skip
 #: What libraries ask about themselves: glibc names itself as process 0.
 ASKED = {
