@@ -23,11 +23,12 @@ from pytest_passbench.judge.measure.cpu_clock import ENGINE, PYTHON, CpuClock
 from pytest_passbench.timing.measurement import Arms
 from pytest_passbench.timing.rounds import disturbed
 
-WARM_BLOCKS, BLOCKS, TRIES = 3, 8, 10
-#: A try beyond the bound counts 1, one that is clearly within it -1, and one far within it as much as two. A sum of
-#: these decides: a sequential test (Wald, 1945), since noise may mislead a single try.
-ACCUSED, CLEARED = 4, -2
-PAUSE = 0.2  # seconds after a try that clears nobody, since what others do on the machine comes in bursts
+WARM_BLOCKS, BLOCKS, TRIES = 3, 8, 12
+#: The sum of the tries' excesses decides (logs; a sequential test: Wald, 1945), since noise may mislead a single try.
+#: Those of honest programs scatter by 0.12 about -0.1. No try counts by more than ``MOST``.
+ACCUSED, CLEARED, MOST = 0.8, -0.25, 0.2
+#: Seconds after a try with a greater excess than NEAR, since what others do on the machine comes in bursts.
+PAUSE, NEAR = 0.2, -0.05
 QUARTER = 4  # one block in so many may be shorter than the value that counts: beside others, single ones are
 #: What a program without kernels computes with in their results' place: the least time counts. An operator of eager's
 #: may be slow for any one of them: a division by zeros, or a product with results that are the same tensor each time.
@@ -44,9 +45,7 @@ MAX_HALF_WIDTH = 0.1
 COSTS = {ENGINE: (0.5e-6, 0.1e-6), PYTHON: (100e-6, 10e-6)}
 #: So many times shorter than the floor and the kernels' time together a block may seem.
 MAX_GAIN = 1.12
-#: From here on, a try counts for nothing.
-NEAR_GAIN = 1.06
-FAR = 2  # times longer than its floor, a block is far within the bound
+FAR = 2  # times longer than its floor, a block is above it in any case
 
 
 class ClockFloor:
@@ -81,23 +80,27 @@ class ClockFloor:
         """
         if not self._template.idles or self._share == math.inf or not self._could_gain:
             return []
-        total, failures = 0, list[ArmFailed]()
+        total, failures, violations = 0.0, list[ArmFailed](), list[Finding]()
         for _ in range(TRIES):
             try:
-                score, violations = self._floor()
-                if not violations and self._kernels_count:
-                    score, violations = self._with_kernels()
+                excess, message = self._floor()
+                if excess <= 0 and self._kernels_count:
+                    excess, message = self._with_kernels()
+                elif excess < -math.log(FAR):
+                    return []
             except ArmFailed as failure:
                 if failure.arm == EAGER or failure.failure.status != "crash":
                     raise
                 failures.append(failure)
                 continue
-            total += score
+            total += min(max(excess, -MOST), MOST)
             if self._wrong or total <= CLEARED:
                 return self._wrong[:1]
+            if excess > 0:
+                violations = [violation("clock", "floor", message)]
             if total >= ACCUSED:
                 return violations
-            if score >= 0:
+            if excess > NEAR:
                 with self._bench.deadline.paused():
                     time.sleep(PAUSE)
         if failures:
@@ -121,31 +124,27 @@ class ClockFloor:
         alone = self._template.can_be_native(program) and not self._template.native(program)
         return alone and not small and self._blocks is not None
 
-    def _floor(self) -> tuple[int, list[Finding]]:
-        """Hold the blocks against the floor. Return the try's score, and the violation if there is one."""
+    def _floor(self) -> tuple[float, str]:
+        """Hold the blocks against the floor. Return the log by which they are too short, and a message."""
         self._least = math.inf
         for contents in CONTENTS:
             self._least = min(self._least, self._ratio_without_kernels(contents))
-            if self._upper_share >= self._least * (1 - MARGIN):
-                return (CLEARED if self._upper_share >= FAR * self._least else -1), []
-        message = (
+            excess = math.log(self._least * (1 - MARGIN) / self._upper_share)
+            if excess <= 0:
+                break
+        return excess, (
             f"a block takes {self._share:.2f} times as long as eager's, and {self._least:.2f} times without its "
             "kernels: something else than the harness made its calls"
         )
-        return 1, [violation("clock", "floor", message)]
 
-    def _with_kernels(self) -> tuple[int, list[Finding]]:
+    def _with_kernels(self) -> tuple[float, str]:
         """Hold the blocks against the floor and the kernels' time together. Return as :meth:`_floor` does."""
         self._kernels = self._ratio_of_kernels()
-        gain = (self._least + self._kernels) / self._upper_share
-        if gain <= MAX_GAIN:
-            return (0 if gain > NEAR_GAIN else -1), []
-        message = (
+        return math.log((self._least + self._kernels) / (MAX_GAIN * self._upper_share)), (
             f"a block takes {self._share:.2f} times as long as eager's, its program without kernels "
             f"{self._least:.2f} times and its kernels alone {self._kernels:.2f} times: something else than the "
             "harness made its calls"
         )
-        return 1, [violation("clock", "floor", message)]
 
     def _ratio_without_kernels(self, contents: str) -> float:
         """Return the ratio of blocks without kernels, in a new process, to eager's.

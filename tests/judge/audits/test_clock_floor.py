@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
@@ -121,7 +120,7 @@ def test_a_block_as_short_as_its_program_without_kernels_is_a_violation_under_dy
         self._least = self._ratio_without_kernels(CONTENTS[0])
         # What an attacker may pad its blocks to.
         self._share = self._upper_share = max(self._least, self._ratio_of_kernels())
-        return -1, []
+        return -0.1, ""
 
     bench.task(scales=(16,))
     bench.candidate({"p": make_cpp_pass(GELU_ADD_KERNEL)})
@@ -181,7 +180,7 @@ def measured(ratio, half_width, per_call=5e-6):
 ])  # fmt: skip
 def test_calls_that_take_far_longer_than_what_they_cost_are_held_to_no_floor(monkeypatch, maker, per_call, held):
     monkeypatch.setattr(clock_floor, "PAUSE", 0.0)
-    monkeypatch.setattr(ClockFloor, "_floor", lambda _self: (1, [Finding("clock", "floor", "violation", "")]))
+    monkeypatch.setattr(ClockFloor, "_floor", lambda _self: (1.0, "too short"))
     bench = SimpleNamespace(deadline=Deadline(10.0), secret=SimpleNamespace(stream=lambda _name: None))
     clock, template = SimpleNamespace(maker=lambda _arm: maker), SimpleNamespace(idles=True)
     floor = ClockFloor(clock, template, bench, None, measured(2.0, 0.01, per_call), 3)
@@ -220,7 +219,7 @@ def test_of_operators_in_few_long_calls_the_most_is_taken_off(monkeypatch, calls
 def test_the_pauses_between_tries_are_not_the_candidates_time(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(clock_floor.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
-    monkeypatch.setattr(ClockFloor, "_floor", lambda _self: (1, [Finding("clock", "floor", "violation", "")]))
+    monkeypatch.setattr(ClockFloor, "_floor", lambda _self: (1.0, "too short"))
     deadline = Deadline(10.0, clock=lambda: now[0])
     bench = SimpleNamespace(deadline=deadline, secret=SimpleNamespace(stream=lambda _name: None))
     floor = ClockFloor(CLOCK, SimpleNamespace(idles=True), bench, None, measured(2.0, 0.01), 1)
@@ -229,17 +228,19 @@ def test_the_pauses_between_tries_are_not_the_candidates_time(monkeypatch):
     assert deadline.left() == pytest.approx(10.0)
 
 
-CLEAR, NEAR, SUSPECTED = 1.0, 1.1, 1.2  # times shorter than floor and kernels
+#: Times shorter than floor and kernels.
+FAR, CLEAR, NEAR, SUSPECTED, TOO_SHORT = 0.5, 1.0, 1.1, 1.25, 3.0
 
 
 @pytest.mark.parametrize(
     ("gains", "accused", "tries"),
     [
-        ((CLEAR, CLEAR), False, 2),
-        ((SUSPECTED, CLEAR, CLEAR, NEAR, CLEAR), False, 5),
+        ((FAR, FAR), False, 2),
+        ((CLEAR,) * 3, False, 3),
+        ((TOO_SHORT, FAR, CLEAR, CLEAR, CLEAR), False, 5),
         ((NEAR,) * TRIES, False, TRIES),
-        ((CLEAR, SUSPECTED, NEAR, SUSPECTED, SUSPECTED, SUSPECTED, SUSPECTED), True, 7),
-        ((SUSPECTED,) * 4, True, 4),
+        ((SUSPECTED,) * 8, True, 8),
+        ((FAR, *(TOO_SHORT,) * 5), True, 6),
     ],
 )
 def test_no_single_try_clears_or_accuses(monkeypatch, gains, accused, tries):
