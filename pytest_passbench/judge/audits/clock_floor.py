@@ -225,7 +225,8 @@ class ClockFloor:
 class _Ratios:
     """The ratios of a runner's blocks, less ``empty`` seconds, to eager's beside them.
 
-    As in the timed rounds, those that others disturbed do not count, if enough remain.
+    As in the timed rounds, each arm comes second in half of them, and those that others disturbed do not count, if
+    enough remain.
     """
 
     def __init__(self, runner: Runner, clock: CpuClock, empty: float = 0.0) -> None:
@@ -234,7 +235,8 @@ class _Ratios:
 
     def measure(self) -> None:
         """Run a block of each. Raises ArmFailed."""
-        blocks = self._clock.beside(self._runner, self._clock.calls)
+        first = (EAGER, CANDIDATE)[len(self._all) % 2]
+        blocks = self._clock.beside(self._runner, self._clock.calls, first)
         ratio = max(0.0, blocks[CANDIDATE].seconds - self._empty) / blocks[EAGER].seconds
         self._all.append(ratio)
         if not any(disturbed(block.noise) for block in blocks.values()):

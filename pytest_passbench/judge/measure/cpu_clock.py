@@ -214,14 +214,14 @@ class CpuClock:
         self._new_round(calls)
         return _without(self._empty.get(arm, 0.0) * calls / self.calls, self._run(arm, calls).wall)
 
-    def beside(self, runner: Runner, calls: int) -> dict[str, Block]:
+    def beside(self, runner: Runner, calls: int, first: str = EAGER) -> dict[str, Block]:
         """Return a block of eager's and one of the candidate's in another runner. Nothing is taken off their times.
 
-        Both get the same fresh inputs, in an order that chance decides. Raises ArmFailed.
+        Both get the same fresh inputs, the arm ``first`` before the other. Raises ArmFailed.
         """
         self._new_round(calls)
         runners, blocks = {EAGER: self._runners[EAGER], CANDIDATE: runner}, dict[str, Block]()
-        for arm in self._orders.sample((EAGER, CANDIDATE), 2):
+        for arm in (first, CANDIDATE if first == EAGER else EAGER):
             with blaming(arm), self._bench.deadline.paused():
                 run = partial(runners[arm].block, calls, False, self._depth)
                 duration, noise = self._watched(runners[arm], run)

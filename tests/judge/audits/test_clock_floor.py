@@ -100,8 +100,8 @@ def test_the_blocks_without_kernels_launch_none(bench, monkeypatch):
 
     values, beside = [], CpuClock.beside
 
-    def noted(self, runner, calls):
-        walls = beside(self, runner, calls)
+    def noted(self, runner, calls, *first):
+        walls = beside(self, runner, calls, *first)
         values.append(read_call(runner, 0)[0].value)
         return walls
 
