@@ -6,12 +6,14 @@ import os
 import random
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
 
-pytest.importorskip("trl", reason="the extra `train` is not installed")
+if find_spec("trl") is None:  # importing it takes seconds of each process that collects tests
+    pytest.skip("the extra `train` is not installed", allow_module_level=True)
 
 from trained_model import sft, table, tokens
 from trained_model.answers import answer, body_of

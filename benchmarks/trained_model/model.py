@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from trained_model.tokens import END, PAD, mark_id
 
@@ -31,6 +30,8 @@ SIZES = {"full": Size(), "toy": Size(32, 2, 2, 64)}
 
 def new_model(tokenizer: Tokenizer, size: Size, seed: int) -> Any:
     """Return a model with random weights of a seed."""
+    from transformers import LlamaConfig, LlamaForCausalLM  # here, since importing them takes seconds
+
     torch.manual_seed(seed)
     tokens = -(-tokenizer.get_vocab_size() // 32) * 32
     return LlamaForCausalLM(
@@ -46,6 +47,8 @@ def new_model(tokenizer: Tokenizer, size: Size, seed: int) -> Any:
 
 def load(folder: Path) -> Any:
     """Return the model of a folder."""
+    from transformers import LlamaForCausalLM
+
     return LlamaForCausalLM.from_pretrained(folder, local_files_only=True)
 
 

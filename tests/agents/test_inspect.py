@@ -16,13 +16,6 @@ from pytest_passbench.suite.published import write_sample
 from pytest_passbench.suite.taskfile import read_task
 from support.plugin_runs import PASS, task_text
 
-pytest.importorskip("inspect_ai", reason="the extra `agents` is not installed")
-
-import anyio
-from inspect_ai.log import list_eval_logs, read_eval_log
-
-from shared.scripted_api import register
-
 # Inspect's own: its use of tenacity, and streams that it leaves to the garbage collector.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'initial' parameter is deprecated:DeprecationWarning"),
@@ -46,7 +39,7 @@ SCRIPTS = {
 async def next_call(name, turn, messages):
     """Make the calls of a script, in order, and the last one for good."""
     if name == "slow":
-        await anyio.sleep(0.3)
+        await pytest.importorskip("anyio").sleep(0.3)
     if name in ("picky", "careless"):  # honest about task a alone
         prompt = next(message.text for message in messages if message.role == "user")
         name = "honest" if "The task a:" in prompt else {"picky": None, "careless": "endless"}[name]
@@ -57,11 +50,18 @@ async def next_call(name, turn, messages):
     return call
 
 
-register(next_call)
+@pytest.fixture(scope="module", autouse=True)
+def logs_of_inspect():
+    """Inspect's module of logs, imported here, since it takes seconds; its provider ``scripted`` is registered."""
+    logs = pytest.importorskip("inspect_ai.log", reason="the extra `agents` is not installed")
+    from shared.scripted_api import register
+
+    register(next_call)
+    return logs
 
 
 @pytest.fixture
-def evaluate(backend, tmp_path, capsys):
+def evaluate(backend, tmp_path, capsys, logs_of_inspect):
     """A function that runs the command on two tasks. It returns the exit code, the log and what was printed."""
     for name in ("a", "b"):
         (tmp_path / f"{name}.task.yaml").write_text(task_text(name, {}, {}))
@@ -69,8 +69,8 @@ def evaluate(backend, tmp_path, capsys):
     def run(model, *options, tasks=("a", "b")):
         files = [f"--tasks={tmp_path / f'{name}.task.yaml'}" for name in tasks]
         code = main(["agent", f"--model=scripted/{model}", *files, f"--out={tmp_path / 'logs'}", *options])
-        logs = list_eval_logs(str(tmp_path / "logs"))
-        return code, read_eval_log(logs[0]) if logs else None, capsys.readouterr()
+        logs = logs_of_inspect.list_eval_logs(str(tmp_path / "logs"))
+        return code, logs_of_inspect.read_eval_log(logs[0]) if logs else None, capsys.readouterr()
 
     return run
 

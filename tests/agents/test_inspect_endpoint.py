@@ -12,10 +12,6 @@ import pytest
 from pytest_passbench.commands.main import main
 from support.plugin_runs import PASS, task_text
 
-pytest.importorskip("inspect_ai", reason="the extra `agents` is not installed")
-
-from inspect_ai.log import list_eval_logs, read_eval_log
-
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'initial' parameter is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning"),
@@ -86,6 +82,7 @@ def endpoint():
 @pytest.fixture
 def evaluate(backend, endpoint, monkeypatch, tmp_path, capsys):
     """A function that evaluates the endpoint's model on two tasks: the exit code, the log, what was printed."""
+    logs = pytest.importorskip("inspect_ai.log", reason="the extra `agents` is not installed")
     monkeypatch.setenv("HERE_API_KEY", "secret")
     monkeypatch.setenv("HERE_BASE_URL", f"http://127.0.0.1:{endpoint.server_port}/v1")
     for name in ("a", "b"):
@@ -95,7 +92,7 @@ def evaluate(backend, endpoint, monkeypatch, tmp_path, capsys):
         files = [f"--tasks={tmp_path / f'{name}.task.yaml'}" for name in ("a", "b")]
         out = tmp_path / "logs"
         code = main(["agent", "--model=openai-api/here/m", *files, f"--out={out}", "--turns=4", *options])
-        return code, read_eval_log(list_eval_logs(str(out))[0]), capsys.readouterr()
+        return code, logs.read_eval_log(logs.list_eval_logs(str(out))[0]), capsys.readouterr()
 
     return run
 

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ import torch
 
 from support.no_network import refuse_network
 
-pytest.importorskip("trl", reason="the extra `train` is not installed")
+if find_spec("trl") is None:
+    pytest.skip("the extra `train` is not installed", allow_module_level=True)
 
 from pytest_passbench.agents.answer_files import answer_text, question
 from pytest_passbench.agents.prompt import prompt
