@@ -243,16 +243,23 @@ def test_a_sample_has_a_limit_of_working_seconds(evaluate):
     assert log.samples[0].limit.type == "working"
 
 
+@pytest.fixture(scope="module")
+def conversations(tmp_path_factory):
+    """The folder for logs of what scripted models did on two tasks. The first test that exports them makes them."""
+    return tmp_path_factory.mktemp("conversations") / "logs"
+
+
 @pytest.fixture
-def export(evaluate, tmp_path, capsys):
+def export(evaluate, conversations, tmp_path, capsys):
     """A function that exports what scripted models did on two tasks. It returns the rows."""
     parquet = pytest.importorskip("pyarrow.parquet", reason="the extra `dataset` is not installed")
-    for model in ("honest", "cheating"):
-        assert evaluate(model)[0] == 0
+    if not conversations.exists():
+        assert [evaluate(model)[0] for model in ("honest", "cheating")] == [0, 0]
+        shutil.copytree(tmp_path / "logs", conversations)
 
     def run(*options):
         path = tmp_path / "rows.parquet"
-        assert main(["trajectories", str(tmp_path / "logs"), f"--out={path}", *options]) == 0, capsys.readouterr().err
+        assert main(["trajectories", str(conversations), f"--out={path}", *options]) == 0, capsys.readouterr().err
         if "--format=passnet" in options:
             return [json.loads(line) for line in path.read_text().splitlines()]
         return parquet.read_table(path).to_pylist()
@@ -337,8 +344,8 @@ def test_all_that_is_known_is_exported_and_equal_answers_count_once(export):
     assert len(export("--min-reward=0.5")) == 2
 
 
-def test_an_export_that_cannot_be_written_is_one_message(export, tmp_path, capsys):
-    assert main(["trajectories", str(tmp_path / "logs"), f"--out={tmp_path / 'a.task.yaml' / 'rows'}"]) == 1
+def test_an_export_that_cannot_be_written_is_one_message(export, conversations, tmp_path, capsys):
+    assert main(["trajectories", str(conversations), f"--out={tmp_path / 'a.task.yaml' / 'rows'}"]) == 1
     assert "cannot be written" in capsys.readouterr().err
 
 
