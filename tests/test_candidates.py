@@ -90,6 +90,38 @@ def test_no_match_misses_and_says_how_near_it_came() -> None:
     assert "tanh" in built.reports[0].miss
 
 
+SCATTER = """
+def forward(in_0, in_1):
+    tmp_0 = in_0.view({view})
+    tmp_1 = tmp_0.expand_as(in_1)
+    tmp_2 = in_1.new_zeros({zeros})
+    tmp_3 = tmp_2.scatter_add_(0, tmp_1, in_1)
+    return (tmp_3,)
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype", "taken"),
+    [
+        ((50, 7), torch.float32, True),
+        ((50, 3, 24), torch.float32, True),
+        ((50, 1, 9), torch.float32, True),
+        ((600, 64), torch.bfloat16, True),
+        ((600, 64), torch.float16, True),
+        ((50, 24), torch.bfloat16, False),  # eager rounds each sum of so few
+        ((50,), torch.float32, False),
+    ],
+)
+def test_rows_are_added_where_an_index_says_bit_for_bit(rows, dtype, taken) -> None:
+    text = SCATTER.format(view=(-1, *[1] * (len(rows) - 1)), zeros=(20, *rows[1:]))
+    chance = torch.Generator().manual_seed(3)
+    inputs = [torch.randint(0, 20, rows[:1], generator=chance), torch.randn(rows, generator=chance).to(dtype)]
+    graph = build_graph(text, "rows")
+    built = build("direct", graph, load_passes(ROOT / "candidates/cpu-fused", ["scatter_rows"]), inputs)
+    assert [report.matches for report in built.reports] == [int(taken)]
+    assert torch.equal(built.call(*inputs)[0], graph(*inputs)[0])
+
+
 def _ones(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.ones(shape, dtype=dtype)
 
