@@ -121,7 +121,11 @@ def outcome(interval: Interval) -> str:
 def outcome_legend(intervals: Iterable[Interval]) -> list[Shape]:
     """Return the legend of the outcomes that intervals have, one entry below the other."""
     present = set(map(outcome, intervals))
-    entries = [(name, colour, mark) for name, (_, colour, mark) in OUTCOMES.items() if name in present]
+    return legend((name, colour, mark) for name, (_, colour, mark) in OUTCOMES.items() if name in present)
+
+
+def legend(entries: Iterable[tuple[str, Colour, str]]) -> list[Shape]:
+    """Return names with the colour and the mark of each, one entry below the other."""
     return [
         Inset(0.0, LEGEND_PIXELS * index, (Mark(6, 9, mark, colour, 4.4), Label(18, 13, name, INK, "start")))
         for index, (name, colour, mark) in enumerate(entries)
