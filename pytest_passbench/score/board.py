@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.ladder import T_STRICT
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import METRICS, ScoreSettings
 from pytest_passbench.score.es import Curve, Scores, aggregate, evaluate, geomean, ladder
 from pytest_passbench.score.possible import Possible, possible
 from pytest_passbench.score.subgraph import NOT_JUDGED, Judged, from_record
-
-if TYPE_CHECKING:
-    from pytest_passbench.core.record import Record
-    from pytest_passbench.core.run import Run
 
 Tasks = Mapping[str, Sequence[Judged]]
 

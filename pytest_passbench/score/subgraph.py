@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.ladder import BITWISE, NEVER, T_FROZEN, first_correct, guarded
-from pytest_passbench.core.record import RAN
+from pytest_passbench.core.record import RAN, Record
 from pytest_passbench.core.settings import Interpretation
-
-if TYPE_CHECKING:
-    from pytest_passbench.core.record import Record
 
 NOT_JUDGED = "not_judged"
 """The class of a subgraph that the run was to judge and has no record of."""
