@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.files import writing
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.task import Task, TaskHeader
 from pytest_passbench.forge.corpus import Corpus
 from pytest_passbench.forge.decompose import calls, cut
@@ -49,11 +50,8 @@ def curated_instances(ops: Ops, corpus: Corpus, quota: int) -> CuratedInstances:
 
 def _few(windows: Sequence[Window]) -> list[Window]:
     """Return at most ``MAX_WINDOWS`` of the places; the first ones of every architecture come first."""
-    rank: Counter[str] = Counter()
-    order = []
-    for window in windows:
-        order.append((rank[window.case], digest([window.case]), window))
-        rank[window.case] += 1
+    groups = grouped(windows, lambda window: window.case)
+    order = [(rank, digest([case]), window) for case, same in groups.items() for rank, window in enumerate(same)]
     return [window for _, _, window in sorted(order, key=lambda item: item[:2])][:MAX_WINDOWS]
 
 
