@@ -50,7 +50,7 @@ SPEEDUPS = (1e-12, 1e12)
 class Judged:
     """The facts about one subgraph that its score needs.
 
-    ``dtypes`` and ``correct_from`` have one entry per output; :mod:`pytest_passbench.core.ladder` has the codes.
+    ``correct_from`` has one entry per output; :mod:`pytest_passbench.core.ladder` has the codes.
     ``speedup`` is eager time / candidate time, or None if nothing ran or the speed was not measured. ``null_from``
     is the smallest t at which a null answer passes, or NEVER. ``interval`` has the ends of the speed-up's 95 %
     interval, and ``name`` is the subgraph's. ``headroom`` is its task's (0: not known), with the task's
@@ -58,7 +58,6 @@ class Judged:
     """
 
     status: str
-    dtypes: tuple[str, ...] = ()
     correct_from: tuple[int, ...] = ()
     speedup: float | None = None
     null_from: int = NEVER
@@ -106,7 +105,6 @@ def from_record(record: Record, arm: str = "candidate", criterion: Criterion = "
     speed = judged.speed
     return Judged(
         status=judged.status,
-        dtypes=tuple(record.dtypes),
         correct_from=correct_from if criterion == "ladder" else (first,) * len(correct_from),
         speedup=speed.ratio if speed is not None else None,
         null_from=null_from,
@@ -135,7 +133,6 @@ def from_json(data: Any, where: str) -> Judged:
         raise UserError("correct_from: not one per output", where=where, remedy="as many as dtypes has")
     return Judged(
         status=status,
-        dtypes=tuple(dtypes),
         correct_from=correct_from,
         speedup=_speedup(data.get("speedup"), where),
         null_from=_whole_numbers([data.get("null_from", NEVER)], "null_from", where)[0],
