@@ -15,7 +15,7 @@ from pytest_passbench.core.files import write_text
 from pytest_passbench.dataset.build import cases, failures
 from pytest_passbench.dataset.names import KINDS, SPLITS
 from pytest_passbench.dataset.rows import GraphRow
-from pytest_passbench.report.charts import legend
+from pytest_passbench.report.charts import mark_legend
 from pytest_passbench.report.drawing import GRID, PALETTE, SOFT, Drawing, Label, Line, Mark, Shape
 
 FILE = "summary.json"
@@ -258,7 +258,7 @@ def chart(points: Sequence[CurvePoint]) -> Drawing:
             (point.seconds / 3600 / hours, bottom - PLOT_PIXELS * getattr(point, counted) / most) for point in points
         ]
         lines += [Line(tuple(places), colour, 2.0), Mark(*places[-1], shape, colour, 4.4)]
-    shapes = (*legend(STYLES), *_axes(hours, most, bottom), *lines)
+    shapes = (*mark_legend(STYLES), *_axes(hours, most, bottom), *lines)
     return Drawing(shapes, bottom + 44.0, "plain", "Unique graphs of the data set by CPU hours")
 
 
