@@ -23,7 +23,7 @@ from pytest_passbench.forge.normal_form import digest
 from pytest_passbench.forge.probe import MAX_EXCESS_SECONDS, MAX_SECONDS, MIN_SECONDS, eager_seconds, suits, too_long
 from pytest_passbench.forge.repair import curated
 from pytest_passbench.forge.windows import Ops, Window, matching, siblings
-from pytest_passbench.suite.published import write_sample
+from pytest_passbench.suite.published import distinct, write_sample
 from pytest_passbench.suite.taskfile import write_task
 
 MIN_ELEMENTS, MAX_ELEMENTS = 64, 3_000_000
@@ -143,7 +143,9 @@ def make_task(instances: Sequence[Instance], tags: Sequence[str] = ()) -> Task:
     ordered = sorted(instances, key=lambda item: (item.origin, item.dtype, item.elements, item.key))
     ops = ordered[0].ops
     graphs = {text: f"g{i}" for i, text in enumerate(dict.fromkeys(instance.source for instance in ordered))}
-    names = unique("-".join((item.origin.rpartition("/")[2], item.dtype, item.variant)) for item in ordered)
+    names: list[str] = []
+    for item in ordered:
+        names.append(distinct("-".join((item.origin.rpartition("/")[2], item.dtype, item.variant)), names))
     subgraphs = tuple(
         instance.subgraph(name, graphs[instance.source]) for name, instance in zip(names, ordered, strict=True)
     )
@@ -152,16 +154,6 @@ def make_task(instances: Sequence[Instance], tags: Sequence[str] = ()) -> Task:
     header = TaskHeader(task_id(ops), tuple(ops), sources, tuple(tags), len(subgraphs), modality)
     path = Path(modality) / f"{header.id}.task.yaml"
     return Task(header, path, {key: text for text, key in graphs.items()}, subgraphs)
-
-
-def unique(names: Iterable[str]) -> list[str]:
-    """Return the names, repeated ones numbered: ``a``, ``a-2``."""
-    counts: Counter[str] = Counter()
-    unique_names = []
-    for name in names:
-        counts[name] += 1
-        unique_names.append(name if counts[name] == 1 else f"{name}-{counts[name]}")
-    return unique_names
 
 
 def write_tasks(tasks: Iterable[Task], out: Path, layout: str = "task") -> list[Path]:
