@@ -10,7 +10,7 @@ from typing import Any
 from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
-from pytest_passbench.core.ladder import BITWISE, NEVER, T_FROZEN, first_correct, guarded
+from pytest_passbench.core.ladder import BITWISE, NEVER, T_FROZEN, first_correct
 from pytest_passbench.core.record import RAN, Record
 from pytest_passbench.core.settings import Interpretation
 
@@ -78,14 +78,6 @@ class Judged:
     def unmeasured_at(self, t: int) -> bool:
         """Return True if it is correct at ``t`` without a measured speed, so that its score is unknown."""
         return self.correct_at(t) and self.speedup is None
-
-    def guarded_at(self, t: int) -> bool:
-        """Return True if the null guard caps its speedup at 1 at ``t``.
-
-        From ``null_from`` on a null answer passes too. There a subgraph may earn more than 1 only if it is also
-        correct at a smaller t. Above t = 1 the decision is that at t = 1.
-        """
-        return guarded(self.first_correct, self.null_from, t)
 
     @property
     def failure(self) -> str | None:
