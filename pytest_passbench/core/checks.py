@@ -32,9 +32,8 @@ def whole(least: int, most: int) -> Callable[[str], int]:
     return check
 
 
-def count(text: str) -> int:
-    """Return an integer of 1 or more, and of no more than any machine has processors."""
-    return whole(1, MAX_COUNT)(text)
+count = whole(1, MAX_COUNT)
+"""The check of a number of processes or threads: 1 or more, and no more than any machine has."""
 
 
 def share(text: str) -> float:
