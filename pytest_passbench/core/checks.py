@@ -32,17 +32,13 @@ def whole(least: int, most: int) -> Callable[[str], int]:
     return check
 
 
-def count(text: str) -> int:
-    """Return an integer of 1 or more, and of no more than any machine has processors."""
-    return whole(1, MAX_COUNT)(text)
+count = whole(1, MAX_COUNT)
+"""The check of a number of processes or threads: 1 or more, and no more than any machine has."""
 
 
 def share(text: str) -> float:
     """Return a number from 0 to 1."""
-    value = _number(text)
-    if not 0 <= value <= 1:
-        raise ArgumentTypeError(f"{abbreviated(text)} is not a number from 0 to 1")
-    return value
+    return _number(text, lambda value: 0 <= value <= 1, "a number from 0 to 1")
 
 
 def fraction(text: str) -> float:
@@ -71,10 +67,7 @@ def seed(text: str) -> str:
 
 def seconds(text: str) -> float:
     """Return a positive, finite number of seconds."""
-    value = _number(text)
-    if not 0 < value < math.inf:
-        raise ArgumentTypeError(f"{abbreviated(text)} is not a positive number of seconds")
-    return value
+    return _number(text, lambda value: 0 < value < math.inf, "a positive number of seconds")
 
 
 def duration(text: str) -> float:
@@ -90,10 +83,7 @@ def duration(text: str) -> float:
 
 def failure_value(text: str) -> float:
     """Return b, the worth of a failure in the scores."""
-    value = _number(text)
-    if not is_failure_value(value):
-        raise ArgumentTypeError(f"{abbreviated(text)} is not a number above 0 and up to 1")
-    return value
+    return _number(text, is_failure_value, "a number above 0 and up to 1")
 
 
 def is_failure_value(b: float) -> bool:
@@ -106,10 +96,7 @@ def is_failure_value(b: float) -> bool:
 
 def exponent(text: str) -> float:
     """Return p, the extra power of slowdowns in the scores."""
-    value = _number(text)
-    if not is_exponent(value):
-        raise ArgumentTypeError(f"{abbreviated(text)} is not a number from 0 to {MAX_EXPONENT:g}")
-    return value
+    return _number(text, is_exponent, f"a number from 0 to {MAX_EXPONENT:g}")
 
 
 def is_exponent(p: float) -> bool:
@@ -148,11 +135,15 @@ def _gate(text: str) -> tuple[str, float]:
     return metrics[name.strip().lower()], number
 
 
-def _number(text: str) -> float:
+def _number(text: str, is_allowed: Callable[[float], bool] = lambda _value: True, what: str = "") -> float:
+    """Return the number of a text. Raises ArgumentTypeError for one that is not allowed: it is not ``what``."""
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         raise ArgumentTypeError(f"{abbreviated(text)} is not a number") from None
+    if not is_allowed(value):
+        raise ArgumentTypeError(f"{abbreviated(text)} is not {what}")
+    return value
 
 
 def one_of(*names: str) -> Callable[[str], str]:

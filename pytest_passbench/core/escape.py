@@ -51,11 +51,7 @@ def middle(text: str, limit: int) -> str:
 
 def cell(text: str, limit: int = 300) -> str:
     """Return ``text`` as plain words for a Markdown table cell, cut to ``limit`` characters before escaping."""
-    return _MARKDOWN.sub(_entity, line(text, limit))
-
-
-def _entity(match: re.Match[str]) -> str:
-    return f"&#{ord(match.group())};"
+    return _MARKDOWN.sub(lambda match: f"&#{ord(match.group())};", line(text, limit))
 
 
 def abbreviated(value: object, limit: int = 200) -> str:

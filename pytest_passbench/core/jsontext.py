@@ -79,13 +79,8 @@ def _has_large(data: bytes) -> bool:
 @cache
 def _decoder(decode: Decode | None, careful: bool) -> json.JSONDecoder:
     """Return a decoder. A ``careful`` one looks at each number, which takes its time."""
-
-    def take(pairs: Pairs) -> Any:
-        members = _members(pairs)
-        return members if decode is None else decode(members)
-
     numbers: dict[str, Any] = {"parse_int": _integer, "parse_float": _float} if careful else {}
-    hook = _members if decode is None else take
+    hook = _members if decode is None else lambda pairs: decode(_members(pairs))
     return json.JSONDecoder(object_pairs_hook=hook, parse_constant=_refuse, **numbers)
 
 

@@ -7,19 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_passbench.core.checks import (
-    allowed_loss,
-    count,
-    device,
-    duration,
-    gates,
-    one_of,
-    seconds,
-    seed,
-    shard,
-    tolerance,
-    whole,
-)
+from pytest_passbench.core import checks
 from pytest_passbench.core.criterion import CRITERIA
 from pytest_passbench.core.settings import BASELINES, LATEST, SUITES
 
@@ -69,40 +57,40 @@ OPTIONS = (
     Option("tasks", Path, "task file, published sample, or a folder of either, in place of the installed "
            "tasks; may be repeated", "PATH", many=True),
     Option("task", str, "id of a task to judge, of whichever suite; may be repeated", "ID", "task_ids", True),
-    Option("suite", one_of(*SUITES), "which tasks: lite, full, train or all (default: lite of the installed "
+    Option("suite", checks.one_of(*SUITES), "which tasks: lite, full, train or all (default: lite of the installed "
            "tasks, all of given ones)", "NAME"),
-    Option("tolerance", tolerance, "t at which outputs must agree with eager, -10 to 0 (default: -5)", "T"),
-    Option("criterion", one_of(*CRITERIA), "what makes a case pass and counts in gates: agreement with eager at t "
-           "(ladder), being as accurate as eager (fp64), or either (default: ladder)", "NAME"),
-    Option("device", device, "cpu, cuda or cuda:N (default: cpu)", "DEVICE"),
-    Option("pipeline", one_of("dynamo", "direct", "inductor"), "how passes are applied: dynamo, direct or "
+    Option("tolerance", checks.tolerance, "t at which outputs must agree with eager, -10 to 0 (default: -5)", "T"),
+    Option("criterion", checks.one_of(*CRITERIA), "what makes a case pass and counts in gates: agreement with eager "
+           "at t (ladder), being as accurate as eager (fp64), or either (default: ladder)", "NAME"),
+    Option("device", checks.device, "cpu, cuda or cuda:N (default: cpu)", "DEVICE"),
+    Option("pipeline", checks.one_of("dynamo", "direct", "inductor"), "how passes are applied: dynamo, direct or "
            "inductor (default: dynamo)", "NAME"),
-    Option("policy", one_of("kernels", "open"), "what replacements may call: kernels (of torch, allocation "
+    Option("policy", checks.one_of("kernels", "open"), "what replacements may call: kernels (of torch, allocation "
            "only) or open (default: kernels)", "NAME", ini_only=True),
-    Option("audit", one_of("off", "standard", "paranoid"), "off, standard or paranoid (default: standard)",
+    Option("audit", checks.one_of("off", "standard", "paranoid"), "off, standard or paranoid (default: standard)",
            "LEVEL"),
-    Option("sandbox", one_of("auto", "required"), "required: do not run without bubblewrap (default: auto)",
+    Option("sandbox", checks.one_of("auto", "required"), "required: do not run without bubblewrap (default: auto)",
            "NAME", ini_only=True),
-    Option("baseline", one_of(*BASELINES), "also judge TorchInductor beside the candidate, in its "
+    Option("baseline", checks.one_of(*BASELINES), "also judge TorchInductor beside the candidate, in its "
            "default mode or with max-autotune: inductor or max-autotune; may be repeated", "NAME", "baselines", True),
     Option("against", Path, "folder of another candidate: the reference, measured in the same rounds (see "
            "docs/comparing.md)", "DIR"),
     Option("compare", Path, "results file of an earlier run: a case fails that lost correctness or speed-up, if a "
            "confirming measurement agrees", "FILE"),
-    Option("max-regression", allowed_loss, "how much slower a subgraph may be than in the earlier run, or the "
+    Option("max-regression", checks.allowed_loss, "how much slower a subgraph may be than in the earlier run, or the "
            "reference, as 3%% or 0.03 (default: 3%%); 3%%,strict also fails what is open", "SHARE"),
-    Option("held-out", whole(0, MAX_HELD_OUT), "further sizes of each subgraph, drawn from the run's secret seed, at "
-           "which answers are looked at too (default: 0)", "K"),
-    Option("threads", count, "threads of every arm (default: 1)", "N", ini_only=True),
-    Option("timeout", seconds, "seconds that a candidate may take for a subgraph, from reading its passes "
+    Option("held-out", checks.whole(0, MAX_HELD_OUT), "further sizes of each subgraph, drawn from the run's secret "
+           "seed, at which answers are looked at too (default: 0)", "K"),
+    Option("threads", checks.count, "threads of every arm (default: 1)", "N", ini_only=True),
+    Option("timeout", checks.seconds, "seconds that a candidate may take for a subgraph, from reading its passes "
            "to the audit (default: 120)", "SECONDS", ini_only=True),
-    Option("budget", duration, "how long the run may take, as 90, 10m or 1h: less time, wider intervals "
+    Option("budget", checks.duration, "how long the run may take, as 90, 10m or 1h: less time, wider intervals "
            "(default: as long as it takes to decide)", "TIME"),
     Option("report-dir", Path, "folder for the run's results (default: reports)", "DIR"),
-    Option("fail-under", gates, "exit with 1 if AS, correct, gmean or fast1 is lower: AS=0.9,correct=0.8; "
+    Option("fail-under", checks.gates, "exit with 1 if AS, correct, gmean or fast1 is lower: AS=0.9,correct=0.8; "
            "may be repeated", "GATES", many=True),
-    Option("shard", shard, "judge only the i-th of N parts of the tasks", "i/N"),
-    Option("seed", seed, "the run's secret seed, to draw the same inputs again (default: drawn)", "HEX"),
+    Option("shard", checks.shard, "judge only the i-th of N parts of the tasks", "i/N"),
+    Option("seed", checks.seed, "the run's secret seed, to draw the same inputs again (default: drawn)", "HEX"),
     Option("resume", str, "go on with a run that was interrupted: its folder (default: the latest)", "RUN",
            alone=LATEST),
 )  # fmt: skip

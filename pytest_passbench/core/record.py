@@ -152,6 +152,12 @@ class ArmResult(Data, partial=True):
         """The smallest t at which every output passes; NEVER if it passes at none, or did not run to its end."""
         return first_correct(self.correct_from) if self.status == RAN else NEVER
 
+    def accurate(self, dtypes: Sequence[str]) -> bool | None:
+        """Return True if outputs of these dtypes are as accurate as eager's; None without any or a float64 form."""
+        if self.status != RAN or not self.greatest_ratio64:
+            return None
+        return is_accurate(dtypes, self.greatest_ratio64, self.mean_ratio64)
+
 
 @dataclass(slots=True)
 class Against(Data, partial=True):
@@ -225,10 +231,8 @@ class FurtherSize(Data, partial=True):
         return self.arm.status == EAGER_FAIL or accepts_null
 
     def _levels(self, criterion: Criterion) -> tuple[int, int]:
-        arm = self.arm
-        answered = arm.status == RAN and arm.greatest_ratio64
-        accurate = is_accurate(self.dtypes, arm.greatest_ratio64, arm.mean_ratio64) if answered else None
-        return levels(criterion, arm.first_correct, self.null_from, accurate, self.null_accurate)
+        accurate = self.arm.accurate(self.dtypes)
+        return levels(criterion, self.arm.first_correct, self.null_from, accurate, self.null_accurate)
 
 
 Key = tuple[str, str, str]
@@ -292,10 +296,7 @@ class Record(Data, partial=True):
 
         Raises KeyError if the record has no arm of this name.
         """
-        result = self.result(arm)
-        if result.status != RAN or not result.greatest_ratio64:
-            return None
-        return is_accurate(self.dtypes, result.greatest_ratio64, result.mean_ratio64)
+        return self.result(arm).accurate(self.dtypes)
 
     def result(self, arm: str) -> ArmResult:
         """Return the result of the candidate, of the reference, or of the baseline of this name.
@@ -311,12 +312,12 @@ class Record(Data, partial=True):
         """True if the candidate's answer is right at the run's t by its criterion, null guard included."""
         return self.is_correct("candidate")
 
-    def is_correct(self, arm: str) -> bool:
-        """Return True if an arm's answer is right at the run's t by its criterion, null guard included.
+    def is_correct(self, arm: str, criterion: Criterion | None = None) -> bool:
+        """Return True if an arm's answer is right at the run's t, null guard included, by its criterion or this one.
 
         Raises KeyError if the record has no arm of this name.
         """
-        return right_at(*self.levels(self.criterion, arm), self.tolerance)
+        return right_at(*self.levels(criterion or self.criterion, arm), self.tolerance)
 
     @property
     def held_out_counted(self) -> list[FurtherSize]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from pytest_passbench.core import jsontext
 from pytest_passbench.core.rejected import Rejected
@@ -24,6 +24,7 @@ ADDRESS_END = 1 << 64
 _MAX_SHOWN_CHARACTERS = 40  # of a name or a value in an error message
 _MAX_SHOWN_BITS = 64
 
+Json = TypeVar("Json", bound="dict[str, Any] | list[Any] | str | int | bool")
 
 #: The place of a value: that of the list or object around it, and its index or name in there. None is the whole.
 Path = tuple["Path", int | str] | None
@@ -68,11 +69,10 @@ class Text(Schema):
     most: int
 
     def check(self, value: object, path: Path = None) -> str:
-        if type(value) is not str:
-            raise refusal(f"is {_kind(value)}, not a text", path)
-        if len(value) > self.most:
-            raise refusal(f"has {len(value)} characters, more than {self.most}", path)
-        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+        text = of_type(value, str, path)
+        if len(text) > self.most:
+            raise refusal(f"has {len(text)} characters, more than {self.most}", path)
+        return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,10 @@ class Whole(Schema):
     most: int
 
     def check(self, value: object, path: Path = None) -> int:
-        if type(value) is not int:
-            raise refusal(f"is {_kind(value)}, not an integer", path)
-        if not self.least <= value <= self.most:
-            raise refusal(f"is {abbreviated(value)}, not in {self.least} to {self.most}", path)
-        return value
+        number = of_type(value, int, path)
+        if not self.least <= number <= self.most:
+            raise refusal(f"is {abbreviated(number)}, not in {self.least} to {self.most}", path)
+        return number
 
 
 @dataclass(frozen=True)
@@ -135,9 +134,7 @@ class Flag(Schema):
     """A truth value."""
 
     def check(self, value: object, path: Path = None) -> bool:
-        if type(value) is not bool:
-            raise refusal(f"is {_kind(value)}, not true or false", path)
-        return value
+        return of_type(value, bool, path)
 
 
 @dataclass(frozen=True)
@@ -150,7 +147,7 @@ class Items(Schema):
     kind: type[list[Any] | tuple[Any, ...]] = list
 
     def check(self, value: object, path: Path = None) -> Any:
-        items = as_list(value, path)
+        items = of_type(value, list, path)
         if not self.least <= len(items) <= self.most:
             raise refusal(f"has {len(items)} items, not {self.least} to {self.most}", path)
         check = self.item.check
@@ -178,7 +175,7 @@ class Row(Schema):
         object.__setattr__(self, "kind", kind)
 
     def check(self, value: object, path: Path = None) -> Any:
-        items = as_list(value, path)
+        items = of_type(value, list, path)
         if len(items) != len(self.columns):
             raise refusal(f"has {len(items)} items, not {len(self.columns)}", path)
         pairs = zip(self.columns, items, strict=True)
@@ -196,7 +193,7 @@ class Fields(Schema):
     optional: Mapping[str, Schema] = field(default_factory=dict)
 
     def check(self, value: object, path: Path = None) -> dict[str, Any]:
-        items = as_object(value, path)
+        items = of_type(value, dict, path)
         for name in self.required:
             if name not in items:
                 raise refusal(f"lacks the field {name}", path)
@@ -222,7 +219,7 @@ class OneOf(Schema):
     fields: Mapping[str, Schema]
 
     def check(self, value: object, path: Path = None) -> dict[str, Any]:
-        items = as_object(value, path)
+        items = of_type(value, dict, path)
         if len(items) != 1:
             raise refusal(f"has {len(items)} fields, not one of {', '.join(self.fields)}", path)
         return Fields({}, self.fields).check(items, path)
@@ -236,7 +233,7 @@ class Kinds(Schema):
     kinds: Mapping[str, Fields]
 
     def check(self, value: object, path: Path = None) -> dict[str, Any]:
-        items = as_object(value, path)
+        items = of_type(value, dict, path)
         if self.tag not in items:
             raise refusal(f"lacks the field {self.tag}", path)
         kind = Word(*self.kinds).check(items[self.tag], (path, self.tag))
@@ -244,17 +241,10 @@ class Kinds(Schema):
         return {self.tag: kind, **self.kinds[kind].check(rest, path)}
 
 
-def as_list(value: object, path: Path) -> list[object]:
-    """Return a list. Raises Rejected for any other value."""
-    if type(value) is not list:
-        raise refusal(f"is {_kind(value)}, not a list", path)
-    return value
-
-
-def as_object(value: object, path: Path) -> dict[str, object]:
-    """Return an object of JSON. Raises Rejected for any other value."""
-    if type(value) is not dict:
-        raise refusal(f"is {_kind(value)}, not an object", path)
+def of_type(value: object, kind: type[Json], path: Path) -> Json:
+    """Return a value of exactly this type. Raises Rejected for any other value."""
+    if type(value) is not kind:
+        raise refusal(f"is {_kind(value)}, not {_KINDS[kind]}", path)
     return value
 
 

@@ -25,8 +25,7 @@ from pytest_passbench.core.schema import (
     Whole,
     Word,
     abbreviated,
-    as_list,
-    as_object,
+    of_type,
     refusal,
 )
 
@@ -133,7 +132,7 @@ class _MapSchema(Schema):
         self._schema = schema
 
     def check(self, value: object, path: Path = None) -> dict[str, Any]:
-        return {name: self._schema.check(item, (path, name)) for name, item in as_object(value, path).items()}
+        return {name: self._schema.check(item, (path, name)) for name, item in of_type(value, dict, path).items()}
 
     def write(self, value: Any) -> dict[str, Any]:
         return {name: self._schema.write(item) for name, item in value.items()}
@@ -158,7 +157,7 @@ class _ObjectSchema(_ClassSchema):
         return bare if self._kind._partial else list(self._schemas)
 
     def check(self, value: object, path: Path = None) -> Any:
-        items, schemas = as_object(value, path), self._schemas
+        items, schemas = of_type(value, dict, path), self._schemas
         for name in self._required:
             if name not in items:
                 raise refusal(f"lacks the field {name}", path)
@@ -187,7 +186,7 @@ class _RowSchema(_ClassSchema):
     def check(self, value: object, path: Path = None) -> Any:
         if self.width == 1:
             return self._kind(*[self._columns[0][1].check(value, path)])
-        items = as_list(value, path)
+        items = of_type(value, list, path)
         if len(items) != self.width:
             raise refusal(f"has {len(items)} items, not {self.width}", path)
         values, at = [], 0
@@ -217,7 +216,7 @@ class _UnionSchema(Schema):
         self._kinds = kinds
 
     def check(self, value: object, path: Path = None) -> Any:
-        items = as_object(value, path)
+        items = of_type(value, dict, path)
         if len(items) != 1:
             raise refusal(f"has {len(items)} fields, not one of {', '.join(self._kinds)}", path)
         ((tag, content),) = items.items()

@@ -66,7 +66,7 @@ WIDE: tuple[tuple[str, str, Cases], ...] = (
     (transformers.LIBRARY, transformers.LICENSE, transformers.cases),
     (timm.LIBRARY, timm.LICENSE, timm.cases),
     (x_transformers.LIBRARY, x_transformers.LICENSE, x_transformers.cases),
-    *((library.name, library.license, library.cases) for library in small.LIBRARIES),
+    *small.LIBRARIES,
 )
 
 

@@ -6,7 +6,6 @@ import dataclasses
 import random
 import time
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import fx
@@ -21,6 +20,7 @@ from pytest_passbench.forge.instances import Instance, instances
 from pytest_passbench.forge.normal_form import normal_form
 from pytest_passbench.forge.probe import Values
 from pytest_passbench.forge.windows import RunRanges, Window, fusible, typical_windows
+from pytest_passbench.plans.values import storage_of, tensors_in
 from pytest_passbench.suite.opnames import is_metadata, is_random
 
 MAX_ELEMENTS = 1 << 26
@@ -162,26 +162,15 @@ def headroom(module: fx.GraphModule, values: Values) -> float:
     for node in module.graph.nodes:
         if node.op not in ("call_function", "call_method"):
             continue
-        operands = [tensor for source in node.all_input_nodes for tensor in _tensors(values[source])]
-        memory = {_place(tensor) for tensor in operands}
-        results = [tensor for tensor in _tensors(values[node]) if _place(tensor) not in memory]
+        operands = tensors_in([values[source] for source in node.all_input_nodes])
+        memory = set(map(storage_of, operands))
+        results = [tensor for tensor in tensors_in(values[node]) if storage_of(tensor) not in memory]
         if results:
             moved += sum(map(_bytes, (*operands, *results)))
     output = next(node for node in module.graph.nodes if node.op == "output")
     inputs = [values[node] for node in module.graph.nodes if node.op == "placeholder" and node.users]
-    least = sum(_bytes(tensor) for value in (*inputs, *map(values.get, output.all_input_nodes))
-                for tensor in _tensors(value))  # fmt: skip
+    least = sum(map(_bytes, tensors_in([*inputs, *map(values.get, output.all_input_nodes)])))
     return float(f"{moved / least:.2g}") if least else 0.0
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    return [tensor for item in value for tensor in _tensors(item)] if isinstance(value, (tuple, list)) else []
-
-
-def _place(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
 
 
 def _bytes(tensor: torch.Tensor) -> int:

@@ -15,7 +15,8 @@ from pytest_passbench.core.files import write_text
 from pytest_passbench.dataset.build import cases, failures
 from pytest_passbench.dataset.names import KINDS, SPLITS
 from pytest_passbench.dataset.rows import GraphRow
-from pytest_passbench.report.drawing import GRID, INK, PALETTE, SOFT, Drawing, Inset, Label, Line, Mark, Shape
+from pytest_passbench.report.charts import mark_legend
+from pytest_passbench.report.drawing import GRID, PALETTE, SOFT, Drawing, Label, Line, Mark, Shape
 
 FILE = "summary.json"
 POINTS = 40
@@ -23,9 +24,12 @@ POINTS = 40
 CURVE_FILE = "curve.svg"
 PIXELS, INCHES = 640.0, 6.4
 """The picture's width, in pixels of the drawing and in inches."""
-PLOT_PIXELS, LEGEND_PIXELS, TOP = 260.0, 18.0, 62.0
+PLOT_PIXELS, TOP = 260.0, 62.0
 MOST_TICKS = 6
-STYLES = (("by their text", PALETTE[0], "circle"), ("by the strict form", PALETTE[1], "square"))
+STYLES = (
+    ("unique graphs by their text", PALETTE[0], "circle"),
+    ("unique graphs by the strict form", PALETTE[1], "square"),
+)
 """What each line counts, its colour, and the mark at its end."""
 
 
@@ -248,22 +252,14 @@ def chart(points: Sequence[CurvePoint]) -> Drawing:
     most = max((point.graphs for point in points), default=0) or 1
     bottom = TOP + PLOT_PIXELS
     lines: list[Shape] = []
-    for (_name, colour, shape), counts in zip(STYLES, ([p.graphs for p in points], [p.forms for p in points]),
-                                              strict=True):  # fmt: skip
+    for (_name, colour, shape), counted in zip(STYLES, ("graphs", "forms"), strict=True):
         places = [(0.0, bottom)]
         places += [
-            (point.seconds / 3600 / hours, bottom - PLOT_PIXELS * count / most)
-            for point, count in zip(points, counts, strict=True)
+            (point.seconds / 3600 / hours, bottom - PLOT_PIXELS * getattr(point, counted) / most) for point in points
         ]
         lines += [Line(tuple(places), colour, 2.0), Mark(*places[-1], shape, colour, 4.4)]
-    shapes = (*_legend(), *_axes(hours, most, bottom), *lines)
+    shapes = (*mark_legend(STYLES), *_axes(hours, most, bottom), *lines)
     return Drawing(shapes, bottom + 44.0, "plain", "Unique graphs of the data set by CPU hours")
-
-
-def _legend() -> Iterator[Inset]:
-    for index, (name, colour, shape) in enumerate(STYLES):
-        entry = (Mark(6, 9, shape, colour, 4.4), Label(18, 13, f"unique graphs {name}", INK, "start"))
-        yield Inset(0.0, LEGEND_PIXELS * index, entry)
 
 
 def _axes(hours: float, most: float, bottom: float) -> Iterator[Shape]:

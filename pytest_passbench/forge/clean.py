@@ -20,8 +20,10 @@ from pytest_passbench.suite.printing import GraphPrinter
 
 BOOKKEEPING = {"_log_api_usage_once", "_assert_async", "_enter_autocast", "_exit_autocast", "_set_grad_enabled",
                "set_grad_enabled", "_check", "_check_is_size", "lazy_load_decompositions"}  # fmt: skip
-INPLACE = {operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.iand,
-           operator.ior}  # fmt: skip
+FUNCTIONAL = {operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul,
+              operator.itruediv: operator.truediv, operator.iand: operator.and_,
+              operator.ior: operator.or_}  # fmt: skip
+INPLACE = {operator.setitem, *FUNCTIONAL}
 
 
 HEAVY = {"linear", "matmul", "bmm", "__matmul__", "baddbmm", "addmm", "conv1d", "conv2d", "conv3d",
@@ -55,11 +57,6 @@ def _positional_inplace(node: fx.Node) -> bool:
         return False
     place = names.index("inplace")
     return len(node.args) > place and node.args[place] is True
-
-
-FUNCTIONAL = {operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul,
-              operator.itruediv: operator.truediv, operator.iand: operator.and_,
-              operator.ior: operator.or_}  # fmt: skip
 
 
 def writes_inside(node: fx.Node, inside: Collection[fx.Node], read_later: bool = False) -> bool:

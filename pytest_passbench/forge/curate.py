@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.files import writing
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.task import Task, TaskHeader
 from pytest_passbench.forge.corpus import Corpus
 from pytest_passbench.forge.decompose import calls, cut
@@ -22,7 +23,7 @@ from pytest_passbench.forge.normal_form import digest
 from pytest_passbench.forge.probe import MAX_EXCESS_SECONDS, MAX_SECONDS, MIN_SECONDS, eager_seconds, suits, too_long
 from pytest_passbench.forge.repair import curated
 from pytest_passbench.forge.windows import Ops, Window, matching, siblings
-from pytest_passbench.suite.published import write_sample
+from pytest_passbench.suite.published import distinct, write_sample
 from pytest_passbench.suite.taskfile import write_task
 
 MIN_ELEMENTS, MAX_ELEMENTS = 64, 3_000_000
@@ -49,11 +50,8 @@ def curated_instances(ops: Ops, corpus: Corpus, quota: int) -> CuratedInstances:
 
 def _few(windows: Sequence[Window]) -> list[Window]:
     """Return at most ``MAX_WINDOWS`` of the places; the first ones of every architecture come first."""
-    rank: Counter[str] = Counter()
-    order = []
-    for window in windows:
-        order.append((rank[window.case], digest([window.case]), window))
-        rank[window.case] += 1
+    groups = grouped(windows, lambda window: window.case)
+    order = [(rank, digest([case]), window) for case, same in groups.items() for rank, window in enumerate(same)]
     return [window for _, _, window in sorted(order, key=lambda item: item[:2])][:MAX_WINDOWS]
 
 
@@ -145,7 +143,9 @@ def make_task(instances: Sequence[Instance], tags: Sequence[str] = ()) -> Task:
     ordered = sorted(instances, key=lambda item: (item.origin, item.dtype, item.elements, item.key))
     ops = ordered[0].ops
     graphs = {text: f"g{i}" for i, text in enumerate(dict.fromkeys(instance.source for instance in ordered))}
-    names = unique("-".join((item.origin.rpartition("/")[2], item.dtype, item.variant)) for item in ordered)
+    names: list[str] = []
+    for item in ordered:
+        names.append(distinct("-".join((item.origin.rpartition("/")[2], item.dtype, item.variant)), names))
     subgraphs = tuple(
         instance.subgraph(name, graphs[instance.source]) for name, instance in zip(names, ordered, strict=True)
     )
@@ -154,16 +154,6 @@ def make_task(instances: Sequence[Instance], tags: Sequence[str] = ()) -> Task:
     header = TaskHeader(task_id(ops), tuple(ops), sources, tuple(tags), len(subgraphs), modality)
     path = Path(modality) / f"{header.id}.task.yaml"
     return Task(header, path, {key: text for text, key in graphs.items()}, subgraphs)
-
-
-def unique(names: Iterable[str]) -> list[str]:
-    """Return the names, repeated ones numbered: ``a``, ``a-2``."""
-    counts: Counter[str] = Counter()
-    unique_names = []
-    for name in names:
-        counts[name] += 1
-        unique_names.append(name if counts[name] == 1 else f"{name}-{counts[name]}")
-    return unique_names
 
 
 def write_tasks(tasks: Iterable[Task], out: Path, layout: str = "task") -> list[Path]:

@@ -114,7 +114,7 @@ class Probe:
 
     def draw(self, seed: int) -> list[torch.Tensor]:
         """Return fresh inputs."""
-        return list(example_inputs(self.subgraph, seed=seed))
+        return example_inputs(self.subgraph, seed)
 
     @cached_property
     def inputs(self) -> list[torch.Tensor]:

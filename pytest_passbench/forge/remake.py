@@ -100,15 +100,11 @@ def _document(graph: Graph) -> dict[str, Any] | None:
         "variant": astuple(graph.variant),
         "index": graph.index,
         "source": source,
-        "values": {names[k]: _statistics(v) for k, v in graph.captured.values.items() if k in names},
+        "values": {names[k]: astuple(v)[1:7] for k, v in graph.captured.values.items() if k in names},  # shape to max
         "low": {names[k]: v for k, v in graph.low.items() if k in names},
         "follows": sorted(names[k] for k in graph.follows if k in names),
         "original": {new: old for old, new in names.items() if new.startswith("in_")},
     }
-
-
-def _statistics(value: TensorSpec) -> list[Any]:
-    return [value.shape, value.dtype, value.mean, value.std, value.min, value.max]
 
 
 def _graph_of(document: dict[str, Any], path: Path) -> Graph:

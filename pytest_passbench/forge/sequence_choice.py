@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.forge.clean import HEAVY
 from pytest_passbench.forge.rules import IDENTITIES
 from pytest_passbench.forge.windows import MAX_OPERATORS, Ops, Window
@@ -59,14 +60,12 @@ def candidates(windows: Iterable[Window], modality: Mapping[str, str]) -> list[S
 
     ``modality`` maps architectures to their modality.
     """
-    choices: dict[Ops, SequenceChoice] = {}
-    for window in windows:
-        if 2 <= len(window.ops) <= MAX_OPERATORS:
-            choices.setdefault(window.ops, SequenceChoice(window.ops)).windows.append(window)
-    for candidate in choices.values():
-        votes = Counter(modality[window.case] for window in candidate.windows)
-        candidate.modality = votes.most_common(1)[0][0]
-    return [c for c in choices.values() if is_worth(c)]
+    choices = []
+    fitting = (window for window in windows if 2 <= len(window.ops) <= MAX_OPERATORS)
+    for ops, alike in grouped(fitting, lambda window: window.ops).items():
+        votes = Counter(modality[window.case] for window in alike)
+        choices.append(SequenceChoice(ops, alike, votes.most_common(1)[0][0]))
+    return [c for c in choices if is_worth(c)]
 
 
 def is_worth(choice: SequenceChoice) -> bool:
@@ -150,11 +149,8 @@ class _SequenceSelection:
         self.cases: Counter[str] = Counter()
         self.modalities: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
-        owners: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for candidate in choices:
-            for bigram in _bigrams(candidate.ops):
-                owners[bigram] |= candidate.cases
-        self.owners = {bigram: len(cases) for bigram, cases in owners.items()}
+        owners = {(pair, case) for choice in choices for case in choice.cases for pair in _bigrams(choice.ops)}
+        self.owners = Counter(pair for pair, _case in owners)
 
     def admits(self, choice: SequenceChoice) -> bool:
         """Return True if the quotas leave room for ``choice``, and at most one chosen sequence has the same core."""

@@ -135,7 +135,7 @@ def operator_times(task: Task, subgraph: Subgraph) -> dict[str, tuple[str, float
     They say where a model's time goes. They are no careful measurement.
     """
     module = build_graph(task.graphs[subgraph.graph], str(task.path))
-    inputs = list(example_inputs(subgraph))
+    inputs = example_inputs(subgraph)
     least: dict[str, float] = {}
     runs, end = 0, time.perf_counter() + SECONDS
     while runs < LEAST_RUNS or (time.perf_counter() < end and runs < MOST_RUNS):

@@ -121,7 +121,11 @@ def outcome(interval: Interval) -> str:
 def outcome_legend(intervals: Iterable[Interval]) -> list[Shape]:
     """Return the legend of the outcomes that intervals have, one entry below the other."""
     present = set(map(outcome, intervals))
-    entries = [(name, colour, mark) for name, (_, colour, mark) in OUTCOMES.items() if name in present]
+    return mark_legend((name, colour, mark) for name, (_, colour, mark) in OUTCOMES.items() if name in present)
+
+
+def mark_legend(entries: Iterable[tuple[str, Colour, str]]) -> list[Shape]:
+    """Return names with the colour and the mark of each, one entry below the other."""
     return [
         Inset(0.0, LEGEND_PIXELS * index, (Mark(6, 9, mark, colour, 4.4), Label(18, 13, name, INK, "start")))
         for index, (name, colour, mark) in enumerate(entries)
@@ -132,11 +136,11 @@ def es_curves(curves: Sequence[Curve], steps: Sequence[int], height: float = ES_
     """Return the chart of curves over the t in ``steps``, the legend above them. ``height`` is that of the plot."""
     scale = log_scale(value for curve in curves for value in curve.values.values())
     names = list(dict.fromkeys(curve.name for curve in curves))
-    criteria = {curve.criterion: curve.dashed for curve in curves}
+    criteria = {curve.criterion: DASHES if curve.dashed else () for curve in curves}
     styles = {name: _style(index) for index, name in enumerate(name for name in names if name != EAGER)}
     styles[EAGER] = (SOFT, "")
     legend = [_entry(name, *styles[name]) for name in names]
-    legend += [_dash_entry(name, dashed) for name, dashed in criteria.items()] if len(criteria) > 1 else []
+    legend += [_entry(name, SOFT, "", dash) for name, dash in criteria.items()] if len(criteria) > 1 else []
     top = LEGEND_PIXELS * len(legend) + 32.0
     low, high = steps[0] - 0.3, steps[-1] + 0.3
 
@@ -165,13 +169,9 @@ def _style(index: int) -> tuple[Colour, str]:
     return PALETTE[index % len(PALETTE)], MARKS[(index + index // len(MARKS)) % len(MARKS)]
 
 
-def _entry(name: str, colour: Colour, mark: str) -> tuple[Shape, ...]:
-    signs = (Line(((0, 9), (22, 9)), colour, 2.0), *((Mark(11, 9, mark, colour, 3.8),) if mark else ()))
+def _entry(name: str, colour: Colour, mark: str, dash: tuple[float, ...] = ()) -> tuple[Shape, ...]:
+    signs = (Line(((0, 9), (22, 9)), colour, 2.0, dash), *((Mark(11, 9, mark, colour, 3.8),) if mark else ()))
     return (*signs, Label(30, 13, line(name, 60), INK, "start"))
-
-
-def _dash_entry(name: str, dashed: bool) -> tuple[Shape, ...]:
-    return (Line(((0, 9), (22, 9)), SOFT, 2.0, DASHES if dashed else ()), Label(30, 13, name, INK, "start"))
 
 
 def _curve_axes(scale: LogScale, top: float, bottom: float, steps: Mapping[int, float]) -> Iterator[Shape]:

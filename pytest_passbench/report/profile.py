@@ -15,7 +15,6 @@ from markupsafe import Markup
 
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.grouping import grouped
-from pytest_passbench.core.ladder import right_at
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import GeneratedCode, Record, Speed
 from pytest_passbench.core.run import Run
@@ -147,10 +146,7 @@ def profile(run: Run, compiler: str) -> CompilerProfile:
 def _profiled(record: Record, compiler: str) -> ProfiledSubgraph:
     result = record.result(compiler)
     assert result.speed is not None
-    right = (
-        right_at(*record.levels("ladder", compiler), record.tolerance),
-        right_at(*record.levels("fp64", compiler), record.tolerance),
-    )
+    right = record.is_correct(compiler, "ladder"), record.is_correct(compiler, "fp64")
     kind = class_of(record.operators)
     return ProfiledSubgraph(record.task, record.subgraph, record.dtype, kind, result.speed, right, result.generated)
 

@@ -25,31 +25,20 @@ MAX_NAMED = 12  # subgraphs that the harness failed to judge
 class CandidateReport:
     """The tables of a candidate. One that has nothing to say has no rows.
 
+    ``comparisons`` say what each task is beside a reference, and beside an earlier run. ``subgraph_tables`` are about
+    single subgraphs and follow the failures. Both are those that have rows.
     ``failures_in_brief`` goes with ``failure_texts``, a text for each cause; ``failures`` has causes in its rows.
     """
 
     name: str
     tasks: Table
-    head_to_head: Table
-    changes: Table
+    comparisons: tuple[Table, ...]
     failures: Table
     failures_in_brief: Table
     failure_texts: tuple[str, ...]
     held_out: Table
     misses: Table
-    subgraphs: Table
-    head_to_head_subgraphs: Table
-
-    @property
-    def comparisons(self) -> tuple[Table, ...]:
-        """The tables of what each task is beside a reference, and beside an earlier run, if they have rows."""
-        return tuple(table for table in (self.head_to_head, self.changes) if table.rows)
-
-    @property
-    def subgraph_tables(self) -> tuple[Table, ...]:
-        """The tables about single subgraphs that follow the failures, if they have rows."""
-        every = self.held_out, self.misses, self.subgraphs, self.head_to_head_subgraphs
-        return tuple(table for table in every if table.rows)
+    subgraph_tables: tuple[Table, ...]
 
 
 @dataclass(frozen=True)
@@ -87,18 +76,19 @@ def report_of(run: Run, at: int = T_STRICT, further: Sequence[str] = ()) -> Repo
 
 
 def _candidate(run: Run, name: str) -> CandidateReport:
+    comparisons = head_to_head.task_table(run, name), changes.table(run, name)
+    held_out, misses = tables.held_out_table(run, name), tables.miss_table(run, name)
+    by_subgraph = tables.subgraph_table(run, name), head_to_head.subgraph_table(run, name)
     return CandidateReport(
         name=name,
         tasks=tables.task_table(run, name),
-        head_to_head=head_to_head.task_table(run, name),
-        changes=changes.table(run, name),
+        comparisons=tuple(table for table in comparisons if table.rows),
         failures=tables.failure_table(run, name),
         failures_in_brief=tables.failure_table(run, name, causes=False),
         failure_texts=tuple(failure_text.blocks(run.of(name))),
-        held_out=tables.held_out_table(run, name),
-        misses=tables.miss_table(run, name),
-        subgraphs=tables.subgraph_table(run, name),
-        head_to_head_subgraphs=head_to_head.subgraph_table(run, name),
+        held_out=held_out,
+        misses=misses,
+        subgraph_tables=tuple(table for table in (held_out, misses, *by_subgraph) if table.rows),
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.escape import line as one_line
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.ladder import T_FROZEN, T_STRICT
 from pytest_passbench.core.misses import causes
 from pytest_passbench.core.record import HARNESS_FAIL, RAN, ArmResult, FurtherSize, Record, Speed
@@ -346,13 +347,12 @@ def failure_table(run: Run, candidate: str, causes: bool = True) -> Table:
 
     Subgraphs of a task that failed alike share a row. Without ``causes`` the messages and findings are left out.
     """
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for record in run.of(candidate):
-        if not record.correct:
-            key = (record.task, ending(record), record.arm.phase or NONE, *([why(record)] if causes else []))
-            alike.setdefault(key, []).append(record.subgraph)
-    more = {key: f" and {len(names) - 1} more" if len(names) > 1 else "" for key, names in alike.items()}
-    lines = tuple((key[0], names[0] + more[key], *key[1:]) for key, names in alike.items())
+    failed = (record for record in run.of(candidate) if not record.correct)
+    alike = grouped(
+        failed, lambda item: (item.task, ending(item), item.arm.phase or NONE, *([why(item)] if causes else []))
+    )
+    more = {key: f" and {len(group) - 1} more" if len(group) > 1 else "" for key, group in alike.items()}
+    lines = tuple((key[0], group[0].subgraph + more[key], *key[1:]) for key, group in alike.items())
     about = f"Subgraphs that are not correct ({correct_when(run)})" + (", and why." if causes else ".")
     headers = ("task", "subgraph", "status", "phase", *(["why"] if causes else []))
     return Table(f"Failures: {candidate}", headers, lines, about=about)

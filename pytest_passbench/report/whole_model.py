@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.grouping import grouped
-from pytest_passbench.core.ladder import NEVER, right_at
+from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import RAN, Record, Speed
 from pytest_passbench.core.settings import INDUCTOR
@@ -79,12 +79,7 @@ class ModelReport:
 
 def counting(record: Record, arm: str) -> Speed | None:
     """Return an arm's speed-up if its answer is right by one of the criteria; None also if it was not measured."""
-    return record.result(arm).speed if agrees(record, arm) or record.accurate(arm) else None
-
-
-def agrees(record: Record, arm: str) -> bool:
-    """Return True if an arm's answer agrees with eager's at the run's t."""
-    return right_at(*record.levels("ladder", arm), record.tolerance)
+    return record.result(arm).speed if record.is_correct(arm, "ladder") or record.accurate(arm) else None
 
 
 def between(first: Speed, second: Speed) -> Interval:
@@ -133,7 +128,7 @@ def _program(record: Record, name: str, arm: str) -> tuple[str, ...]:
     time = NOT_MEASURED if result.speed is None else digits(result.speed.other_us)
     speed = counting(record, arm)
     speed_up = NONE if speed is None else str(Interval.of(speed))
-    return name, time, speed_up, "yes" if agrees(record, arm) else f"no: {first}", accurate
+    return name, time, speed_up, "yes" if record.is_correct(arm, "ladder") else f"no: {first}", accurate
 
 
 def _program_json(record: Record, arm: str) -> dict[str, Any]:
@@ -142,7 +137,7 @@ def _program_json(record: Record, arm: str) -> dict[str, Any]:
     return {
         "status": result.status,
         "message": result.message,
-        "agrees": agrees(record, arm),
+        "agrees": record.is_correct(arm, "ladder"),
         "agrees_from": None if result.first_correct == NEVER else result.first_correct,
         "accurate": record.accurate(arm),
         "us": None if speed is None else speed.other_us,

@@ -7,22 +7,19 @@ other columns are taken over all subgraphs.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.ladder import T_STRICT
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import METRICS, ScoreSettings
 from pytest_passbench.score.es import Curve, Scores, aggregate, evaluate, geomean, ladder
 from pytest_passbench.score.possible import Possible, possible
 from pytest_passbench.score.subgraph import NOT_JUDGED, Judged, from_record
-
-if TYPE_CHECKING:
-    from pytest_passbench.core.record import Record
-    from pytest_passbench.core.run import Run
 
 Tasks = Mapping[str, Sequence[Judged]]
 
@@ -114,15 +111,14 @@ def tasks_of(run: Run, candidate: str, criterion: Criterion = "ladder") -> dict[
     Those without a record count as not judged. Those that the harness failed to judge are left out, and tasks of
     which none is left.
     """
-    tasks: dict[str, list[Judged]] = {task: [] for task in run.tasks}
-    failed = Counter(record.task for record in run.of(candidate) if not record.judged)
-    for record in run.of(candidate):
-        if record.judged:
-            tasks.setdefault(record.task, []).append(from_record(record, criterion=criterion))
-    by_task = {record.task: record for record in run.records}
-    for task, group in tasks.items():
-        group += [_not_judged(by_task.get(task))] * (run.count(candidate, task) - len(group) - failed[task])
-    return {task: group for task, group in tasks.items() if group or not failed[task]}
+    beside = {record.task: record for record in run.records}
+    tasks: dict[str, list[Judged]] = {}
+    for task, records in run.by_task(candidate).items():
+        group = [from_record(record, criterion=criterion) for record in records if record.judged]
+        group += [_not_judged(beside.get(task))] * (run.count(candidate, task) - len(records))
+        if group or not records:
+            tasks[task] = group
+    return tasks
 
 
 def _not_judged(beside: Record | None) -> Judged:
@@ -137,10 +133,9 @@ def baseline_of(run: Run, name: str, criterion: Criterion = "ladder") -> dict[st
 
     Subgraphs that the baseline was not run on are left out. A task without any counts as missing.
     """
-    tasks: dict[str, list[Judged]] = {task: [] for task in run.tasks}
-    for record in run.beside(name):
-        tasks.setdefault(record.task, []).append(from_record(record, name, criterion))
-    return tasks
+    groups = grouped(run.beside(name), lambda record: record.task)
+    judged = {task: [from_record(record, name, criterion) for record in group] for task, group in groups.items()}
+    return {task: [] for task in run.tasks} | judged
 
 
 def metric(run: Run, candidate: str, name: str, criterion: Criterion | None = None) -> float | None:

@@ -16,7 +16,7 @@ from typing import Any
 from pytest_passbench.core.checks import MAX_EXPONENT, is_exponent, is_failure_value
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
-from pytest_passbench.core.ladder import T_FROZEN, T_MIN
+from pytest_passbench.core.ladder import T_FROZEN, T_MIN, guarded
 from pytest_passbench.core.settings import Interpretation, ScoreSettings
 from pytest_passbench.score.subgraph import TOLERATED_FROM, TOP, Judged
 
@@ -150,9 +150,10 @@ def _earned(subgraph: Judged, t: int, settings: ScoreSettings, *, guard: bool) -
 
 
 def speed_at(subgraph: Judged, t: int, guard: bool) -> float:
-    """Return the speedup that counts at ``t``, of a subgraph with a measured one."""
+    """Return the speedup that counts at ``t``, of a subgraph with a measured one: at most 1 where the guard holds."""
     assert subgraph.speedup is not None, "callers leave out what was not measured"
-    return min(subgraph.speedup, 1.0) if guard and subgraph.guarded_at(t) else subgraph.speedup
+    is_capped = guard and guarded(subgraph.first_correct, subgraph.null_from, t)
+    return min(subgraph.speedup, 1.0) if is_capped else subgraph.speedup
 
 
 def geomean(values: Iterable[float]) -> float | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import log
 from statistics import median
 
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.ladder import T_STRICT
 from pytest_passbench.score.es import speed_at
 from pytest_passbench.score.subgraph import Judged
@@ -95,8 +96,6 @@ def possible(subgraphs: Iterable[Judged], t: int = T_STRICT) -> Possible:
 
 def with_total(subgraphs: Sequence[Judged], t: int = T_STRICT) -> dict[str, Possible]:
     """Return the share of the possible of each class that has subgraphs with a share, in order, and of all."""
-    groups: dict[str, list[Judged]] = {kind: [] for kind in CLASSES}
-    for item in subgraphs:
-        groups[class_of(item.operators)].append(item)
-    shares = {kind: possible(group, t) for kind, group in groups.items()}
+    groups = grouped(subgraphs, lambda item: class_of(item.operators))
+    shares = {kind: possible(groups[kind], t) for kind in CLASSES if kind in groups}
     return {kind: value for kind, value in shares.items() if value.subgraphs} | {ALL: possible(subgraphs, t)}

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
-from pytest_passbench.core.ladder import BITWISE, NEVER, T_FROZEN, first_correct, guarded
-from pytest_passbench.core.record import RAN
+from pytest_passbench.core.ladder import BITWISE, NEVER, T_FROZEN, first_correct
+from pytest_passbench.core.record import RAN, Record
 from pytest_passbench.core.settings import Interpretation
-
-if TYPE_CHECKING:
-    from pytest_passbench.core.record import Record
 
 NOT_JUDGED = "not_judged"
 """The class of a subgraph that the run was to judge and has no record of."""
@@ -53,7 +50,7 @@ SPEEDUPS = (1e-12, 1e12)
 class Judged:
     """The facts about one subgraph that its score needs.
 
-    ``dtypes`` and ``correct_from`` have one entry per output; :mod:`pytest_passbench.core.ladder` has the codes.
+    ``correct_from`` has one entry per output; :mod:`pytest_passbench.core.ladder` has the codes.
     ``speedup`` is eager time / candidate time, or None if nothing ran or the speed was not measured. ``null_from``
     is the smallest t at which a null answer passes, or NEVER. ``interval`` has the ends of the speed-up's 95 %
     interval, and ``name`` is the subgraph's. ``headroom`` is its task's (0: not known), with the task's
@@ -61,7 +58,6 @@ class Judged:
     """
 
     status: str
-    dtypes: tuple[str, ...] = ()
     correct_from: tuple[int, ...] = ()
     speedup: float | None = None
     null_from: int = NEVER
@@ -83,14 +79,6 @@ class Judged:
         """Return True if it is correct at ``t`` without a measured speed, so that its score is unknown."""
         return self.correct_at(t) and self.speedup is None
 
-    def guarded_at(self, t: int) -> bool:
-        """Return True if the null guard caps its speedup at 1 at ``t``.
-
-        From ``null_from`` on a null answer passes too. There a subgraph may earn more than 1 only if it is also
-        correct at a smaller t. Above t = 1 the decision is that at t = 1.
-        """
-        return guarded(self.first_correct, self.null_from, t)
-
     @property
     def failure(self) -> str | None:
         """Its failure class at t = 1, or None if it is correct there."""
@@ -109,7 +97,6 @@ def from_record(record: Record, arm: str = "candidate", criterion: Criterion = "
     speed = judged.speed
     return Judged(
         status=judged.status,
-        dtypes=tuple(record.dtypes),
         correct_from=correct_from if criterion == "ladder" else (first,) * len(correct_from),
         speedup=speed.ratio if speed is not None else None,
         null_from=null_from,
@@ -138,7 +125,6 @@ def from_json(data: Any, where: str) -> Judged:
         raise UserError("correct_from: not one per output", where=where, remedy="as many as dtypes has")
     return Judged(
         status=status,
-        dtypes=tuple(dtypes),
         correct_from=correct_from,
         speedup=_speedup(data.get("speedup"), where),
         null_from=_whole_numbers([data.get("null_from", NEVER)], "null_from", where)[0],

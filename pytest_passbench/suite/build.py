@@ -279,13 +279,9 @@ class _GraphBuilder(ast.NodeVisitor):
             return self.call(torch._check, self.call(operator.ge, args[0], 0))
         if problem := constants.fault(dotted.rpartition(".")[2], args):
             self.fail(problem, node, "write the value out")
-        try:
-            if self.is_literal(dotted, args):
-                return constants.construct(dotted, args)
-            function = allowlist.resolve(dotted)
-        except UserError as error:
-            self.fail(error.what, node, error.remedy)
-        return self.call(function, *args, **self.on_device(kwargs))
+        if self.is_literal(dotted, args):
+            return self.placed(lambda name: constants.construct(name, args), dotted, node)
+        return self.call(self.placed(allowlist.resolve, dotted, node), *args, **self.on_device(kwargs))
 
     def is_literal(self, dotted: str, args: list[Any]) -> bool:
         """Return True if a call makes a value out of literals, so that the graph needs no node for it."""

@@ -10,15 +10,15 @@ from pytest_passbench.core.task import Subgraph, TensorSpec
 from pytest_passbench.suite.limits import check_memory
 
 
-def example_inputs(subgraph: Subgraph, device: str = "cpu", seed: int = 0) -> list[torch.Tensor]:
-    """Return a tensor per input, of its shape and dtype, on ``device``; the same for the same seed on any device.
+def example_inputs(subgraph: Subgraph, seed: int = 0) -> list[torch.Tensor]:
+    """Return a tensor per input, of its shape and dtype, in the CPU's memory; the same for the same seed.
 
     The record is replayed as published. Literal data is used as it is. Integers are uniform in [min, max], and
     bool is a fair coin. Floats are normal(mean, std), clamped to [min, max] if these are given.
     """
     check_memory(subgraph)
     generator = torch.Generator().manual_seed(seed)
-    return [_tensor(spec, generator).to(device) for spec in subgraph.inputs]
+    return [_tensor(spec, generator) for spec in subgraph.inputs]
 
 
 def example_tensor(spec: TensorSpec, seed: int) -> torch.Tensor:

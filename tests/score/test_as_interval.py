@@ -21,7 +21,7 @@ SETTINGS = ScoreSettings()
 
 def judged(name, ratio, width=0.02, correct_from=-11, status="ran"):
     ends = (ratio / (1 + width), ratio * (1 + width))
-    return Judged(status, ("float32",), (correct_from,), ratio, interval=ends, name=name)
+    return Judged(status, (correct_from,), ratio, interval=ends, name=name)
 
 
 def terms(tasks, settings=SETTINGS):
@@ -75,7 +75,7 @@ def test_a_failure_has_no_error_and_an_open_interval_is_infinite():
 
 
 def test_nothing_is_said_of_a_speed_that_was_not_measured():
-    unmeasured = {"t": [Judged("ran", ("float32",), (-11,), None, name="a")]}
+    unmeasured = {"t": [Judged("ran", (-11,), None, name="a")]}
     assert as_interval.terms(unmeasured, SETTINGS) is None
     assert as_interval.terms({}, SETTINGS) is None
 

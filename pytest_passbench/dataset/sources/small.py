@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from pytest_passbench.forge.models import ModelCase, Variant
 from pytest_passbench.forge.sources import rows
 from pytest_passbench.forge.sources.rows import ModelSpec
 
 
-@dataclass(frozen=True)
-class SmallLibrary:
-    """A library with its licence, what its models work on, and the rows of its architectures."""
-
-    name: str
-    license: str
-    modality: str
-    rows: Callable[[], Iterator[ModelSpec]]
-
-    def cases(self) -> Iterator[tuple[str, ModelCase]]:
-        """Yield a family, the class, and a case for each row; nothing if the library is not installed."""
-        for row, case in zip(self.rows(), rows.cases(self.name, self.modality, self.rows()), strict=False):
-            yield f"{self.name}/{row.where.partition(':')[2]}", case
+def _cases(
+    library: str, modality: str, rows_of: Callable[[], Iterator[ModelSpec]]
+) -> Iterator[tuple[str, ModelCase]]:
+    """Yield a family, the class, and a case for each row; nothing if the library is not installed."""
+    for row, case in zip(rows_of(), rows.cases(library, modality, rows_of()), strict=False):
+        yield f"{library}/{row.where.partition(':')[2]}", case
 
 
 def _conformers() -> Iterator[ModelSpec]:
@@ -63,8 +56,12 @@ def _tables() -> Iterator[ModelSpec]:
         yield ModelSpec(f"FTTransformer-{blocks}-{width}", f"{module}:FTTransformer", inputs, tokens, batches)
 
 
-LIBRARIES = (
-    SmallLibrary("conformer", "MIT", "audio", _conformers),
-    SmallLibrary("perceiver-pytorch", "MIT", "vision", _perceivers),
-    SmallLibrary("rtdl-revisiting-models", "Apache-2.0", "table", _tables),
+LIBRARIES = tuple(
+    (name, license_name, functools.partial(_cases, name, modality, rows_of))
+    for name, license_name, modality, rows_of in (
+        ("conformer", "MIT", "audio", _conformers),
+        ("perceiver-pytorch", "MIT", "vision", _perceivers),
+        ("rtdl-revisiting-models", "Apache-2.0", "table", _tables),
+    )
 )
+"""The name of each library, its licence, and a function that yields its families and cases."""

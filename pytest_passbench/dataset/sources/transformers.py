@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -118,7 +118,8 @@ def build(model_type: str, class_name: str, attention: str, activation: str) -> 
     for part in parts:
         tables.shrink(part, {})
         narrow(part)
-    if activation and not set_activations(parts, activation):
+    changed = [set_activation(part, activation) for part in parts if activation]
+    if activation and not any(changed):
         raise ValueError("the configuration names no activation, or has this one")
     if any(is_recurrent(part) for part in parts):
         for part in parts:
@@ -173,12 +174,6 @@ def head_size(config: Any, width: int) -> int:
     return width // heads if isinstance(heads, int) and heads else 0
 
 
-def set_activations(configs: Sequence[Any], activation: str) -> bool:
-    """Set the activation of each configuration that names one. Return False if none does, or all have this one."""
-    changed = [set_activation(config, activation) for config in configs]
-    return any(changed)
-
-
 def set_activation(config: Any, activation: str) -> bool:
     """Set a configuration's activation. Return False if it has none, or has this one."""
     for name in ACTIVATIONS:
@@ -200,18 +195,13 @@ def inputs(model: torch.nn.Module, variant: Variant) -> dict[str, Any]:
 
 
 def _all_inputs(model: torch.nn.Module, variant: Variant) -> dict[str, Any]:
-    config = model.config
+    config, names = model.config, inspect.signature(model.forward).parameters
     side = getattr(getattr(config, "vision_config", config), "image_size", None)
-    if isinstance(side, int | list | tuple) and "input_ids" not in _parameters(model):
-        side = side if isinstance(side, int) else side[-1]
-        return tables.make_inputs(model, Variant(variant.batch, int(side)))
-    names = _parameters(model)
-    if "input_values" in names or "input_features" in names:
-        return tables.make_inputs(model, Variant(variant.batch, 16000))
-    if "pixel_values" in names and "input_ids" not in names:
-        return tables.make_inputs(model, Variant(variant.batch, 224))
-    return tables.make_inputs(model, variant)
-
-
-def _parameters(model: torch.nn.Module) -> set[str]:
-    return set(inspect.signature(model.forward).parameters)
+    size = variant.size
+    if isinstance(side, int | list | tuple) and "input_ids" not in names:
+        size = int(side if isinstance(side, int) else side[-1])
+    elif "input_values" in names or "input_features" in names:
+        size = 16000
+    elif "pixel_values" in names and "input_ids" not in names:
+        size = 224
+    return tables.make_inputs(model, Variant(variant.batch, size))

@@ -240,12 +240,8 @@ def _samples(config: Any, variant: Variant, generator: torch.Generator) -> torch
 
 def _features(config: Any, variant: Variant, generator: torch.Generator) -> torch.Tensor:
     audio = getattr(config, "audio_config", config)
-    for key in ("num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim"):
-        bins = getattr(audio, key, None)
-        if isinstance(bins, int):
-            break
-    else:
-        bins = 80
+    keys = ("num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim")
+    bins = next((value for key in keys if isinstance(value := getattr(audio, key, None), int)), 80)
     if audio.model_type == "clap_audio_model":
         return torch.randn(variant.batch, 1, 1001, 64, generator=generator)
     if audio.model_type in ("whisper", "qwen2_audio_encoder", "voxtral_encoder"):

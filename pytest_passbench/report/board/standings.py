@@ -11,7 +11,6 @@ from typing import Literal
 
 from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import run_text, tables
 from pytest_passbench.report.board.conditions import ComparableRuns, RunFile
@@ -198,7 +197,7 @@ def _entry(judgements: Sequence[_Judgement]) -> _UnrankedRow:
     all_terms = [item.terms for item in judgements]
     row_terms = mean_terms([part for part in all_terms if part is not None]) if None not in all_terms else None
     has_accuracy, candidate = all(run.has_accuracy for run in runs), newest.kind == "candidate"
-    records = [record for run in runs for record in _records(run, newest.name, newest.kind)]
+    records = [record for run in runs for record in (run.of if candidate else run.beside)(newest.name)]
     standing = RankedRow(
         name=newest.name,
         kind=newest.kind,
@@ -285,10 +284,6 @@ def what(row: RankedRow) -> str:
 def when(row: RankedRow) -> str:
     """Return the time of a row's newest run to the second, or nothing for eager."""
     return row.started[:19].replace("T", " ")
-
-
-def _records(run: Run, name: str, kind: Kind) -> list[Record]:
-    return run.of(name) if kind == "candidate" else run.beside(name)
 
 
 def _notes(group: ComparableRuns, entries: Sequence[_UnrankedRow], between: float) -> Iterable[str]:

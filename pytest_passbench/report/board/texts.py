@@ -23,8 +23,6 @@ from pytest_passbench.report.tables import (
     possible_cell,
     score,
 )
-from pytest_passbench.score import es
-from pytest_passbench.score.es import ladder
 from pytest_passbench.score.interval import Interval
 from pytest_passbench.score.possible import ALL, CLASSES
 
@@ -138,7 +136,6 @@ def _tabular(table: Table, label: str, about: str) -> str:
 def _values(board: Board, index: int, row: RankedRow) -> dict[str, Any]:
     difference = row.gap.contrast if row.gap is not None else None
     ratio, over = (difference.ratio, difference.over_tasks() or (None, None)) if difference else (None, (None, None))
-    steps = ladder(board.group.sources[0].run.score_settings.interpretation)
     return {
         "board": index,
         "kind": row.kind,
@@ -167,7 +164,7 @@ def _values(board: Board, index: int, row: RankedRow) -> dict[str, Any]:
         "other_tasks_high": over[1],
         "tasks_ahead": difference and difference.ahead,
         "subgraphs_in_common": difference and difference.common,
-        **{f"ES({t})": row.es[t] for t in steps},
+        **{f"ES({t})": value for t, value in row.es.items()},
         **board.group.conditions,
         "file": row.path,
     }
@@ -196,7 +193,7 @@ def rows_table(board: Board, index: int) -> Table:
 
 def es_table(board: Board) -> Table:
     """Return the table of ES(t) of a board's rows."""
-    steps = es.ladder(board.group.sources[0].run.score_settings.interpretation)
+    steps = board.rows[0].es
     rows = tuple((name(row), when(row), *(score(row.es[t], NONE) for t in steps)) for row in board.rows)
     about = "The mean speed-up at tolerance t, where a failure counts b, unless t tolerates it."
     return Table("ES(t)", ("t", "run", *map(str, steps)), rows, about=about)

@@ -138,7 +138,7 @@ def _lead(interval: Interval | None, right: int, total: int) -> tuple[str, str]:
     some = f"is right on {right} of {total} subgraphs" if right < total else ""
     if interval is None:
         return " ".join(filter(None, [some or "is correct", "and no speed was measured"])), "unmeasured"
-    ratio, ends = digits(interval.ratio), f"95 % interval {_range(interval)}"
+    ratio, ends = digits(interval.ratio), f"95 % interval {digits(interval.low)} to {digits(interval.high)}"
     where = charts.outcome(interval)
     speed = {
         charts.FASTER: f"{ratio} times as fast as eager",
@@ -148,7 +148,3 @@ def _lead(interval: Interval | None, right: int, total: int) -> tuple[str, str]:
     if some:
         return f"{some}, and on those {speed} ({ends})", "partly"
     return f"is {speed} ({ends})", charts.OUTCOMES[where][0]
-
-
-def _range(interval: Interval) -> str:
-    return f"{digits(interval.low)} to {digits(interval.high)}"

@@ -100,15 +100,10 @@ def _task(
     missing = sum(item.status == NOT_JUDGED for item in judged)
     if missing:
         endings[NOT_JUDGED] += missing
-    covered = tables.covered(records)
     value = es.evaluate(judged, run.score_settings).as_ if judged else None
-    baselines = [
-        (
-            tables.speed_up(records, baseline, run, at, criterion).partition(" [")[0],
-            _ratio(tables.interval(records, baseline, run, at, criterion)),
-        )
-        for baseline in run.baselines
-    ]
+    means = [tables.interval(records, baseline, run, at, criterion) for baseline in run.baselines]
+    texts = [tables.speed_up(records, baseline, run, at, criterion) for baseline in run.baselines]
+    ratios = [None if mean is None else mean.ratio for mean in means]
     return TaskRow(
         key=key,
         name=name,
@@ -116,10 +111,10 @@ def _task(
         operators=" ".join(dict.fromkeys(records[0].operators)) if records else "",
         speed_up=tables.speed_up(correct, "candidate", run, at, criterion),
         interval=interval,
-        baselines=tuple(baselines),
+        baselines=tuple(zip([text.partition(" [")[0] for text in texts], ratios, strict=True)),
         correct=len(correct),
         total=len(judged),
-        covered=covered,
+        covered=tables.covered(records),
         share=_share(records),
         score=tables.score(value) if judged else tables.NONE,
         as_=value,
@@ -128,10 +123,6 @@ def _task(
         records=tuple(records),
         start=start,
     )
-
-
-def _ratio(interval: Interval | None) -> float | None:
-    return None if interval is None else interval.ratio
 
 
 def _share(records: Sequence[Record]) -> float | None:

@@ -7,6 +7,7 @@ have their numbers. Rounds are packed into two characters each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice, zip_longest
 from math import isfinite
 from typing import Any
 
@@ -117,21 +118,12 @@ def _errors(record: Record) -> list[list[Any]]:
     arm = record.arm
     if not arm.error64 and not arm.greatest_ratio64:
         return []
-    rows = max(len(arm.error64), len(arm.greatest_ratio64), len(record.eager_error64))
+    columns = record.dtypes, record.eager_error64, arm.error64, arm.greatest_ratio64, arm.mean_ratio64
+    rows = islice(zip_longest(*columns), max(len(arm.error64), len(arm.greatest_ratio64), len(record.eager_error64)))
     return [
-        [
-            _at(record.dtypes, i, ""),
-            *(_number(_at(values, i, None)) for values in
-              (record.eager_error64, arm.error64, arm.greatest_ratio64, arm.mean_ratio64)),
-            f"{MAX_GREATEST_RATIO:g}",
-            f"{max_mean_ratio(str(_at(record.dtypes, i, ''))):g}",
-        ]
-        for i in range(rows)
-    ]  # fmt: skip
-
-
-def _at(values: Sequence[Any], index: int, absent: Any) -> Any:
-    return values[index] if index < len(values) else absent
+        [dtype or "", *map(_number, numbers), f"{MAX_GREATEST_RATIO:g}", f"{max_mean_ratio(dtype or ''):g}"]
+        for dtype, *numbers in rows
+    ]
 
 
 def _number(value: float | None) -> str:
