@@ -195,7 +195,7 @@ def disagreements(
 def _judged_anew(judge: Judge, record: Record, task: Task, candidate: Candidate) -> Record | None:
     """Return the record of a subgraph judged anew, with those beside it that the file's record leaves out."""
     names = (record.subgraph, *record.left_out)
-    new_records = records(judge, task.part(names), candidate, record.tolerance, criterion=record.criterion)
+    new_records = records(judge, task.part(names), candidate, record)
     if record.left_out:
         return next((now for now in new_records if now.subgraph == record.subgraph), None)
     return next(reversed(list(new_records)), None)
