@@ -126,17 +126,12 @@ class TaskShelf:
         return list(tasks.values())
 
     def _at(self, word: str | Path) -> list[Task]:
-        installed = self._installed()
+        self._refs = self._refs or {ref.id: ref for ref in find.discover(find.installed_tasks())}
         if word in SUITES:
-            return [self._loaded(ref) for ref in find.select(list(installed.values()), str(word))]
-        if str(word) in installed and not Path(word).exists():
-            return [self._loaded(installed[str(word)])]
+            return [self._loaded(ref) for ref in find.select(list(self._refs.values()), str(word))]
+        if str(word) in self._refs and not Path(word).exists():
+            return [self._loaded(self._refs[str(word)])]
         return [ref.load() for ref in find.at(word)]
-
-    def _installed(self) -> dict[str, TaskRef]:
-        if not self._refs:
-            self._refs = {ref.id: ref for ref in find.discover(find.installed_tasks())}
-        return self._refs
 
     def _loaded(self, ref: TaskRef) -> Task:
         if ref.path not in self._read:
