@@ -83,9 +83,8 @@ def profiled(case: ModelCase, baseline: str, say: Say, remedy: str | None = None
 def matched(task: Task, settings: Settings) -> dict[str, MatchReport]:
     """Return what passes match, by subgraph. Raises UserError if a pass has a mistake, or if none matches."""
     result = survey(settings.candidates[0], settings.policy, task)
-    fault = next((finding for finding in result.findings if finding.severity in ("violation", "error")), None)
-    if fault is not None:
-        raise UserError(line(fault.message, 500), where=fault.place or settings.candidates[0])
+    if result.fault is not None:
+        raise UserError(line(result.fault.message, 500), where=result.fault.place or settings.candidates[0])
     if not any(report.places for report in result.matched):
         reports = [item for report in result.matched for item in report.passes]
         why = line(misses.message(reports), 300) if reports else "it has no passes for all tasks"
