@@ -70,7 +70,7 @@ def is_caught(session: Session, seed: bytes) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         candidate = shape_tables.candidate(Path(folder), GUESS, part)
         session.begin(seed)
-        results = list(records(session, part, candidate, Settings().tolerance))
+        results = list(records(session, part, candidate, Settings()))
     right = sum(record.correct for record in results)
     failures = sum(len(record.held_out_failures) for record in results)
     total = sum(len(record.held_out_judged) for record in results)

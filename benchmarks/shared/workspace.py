@@ -127,8 +127,7 @@ class Workspace:
         """Return the records of all tasks, as they come from this judge."""
         chosen = Candidate.open(candidate or self.folder / "cand")
         tasks = [read_task(path) for path in sorted(self.tasks.glob("*.yaml"))]
-        t, criterion = session.settings.tolerance, session.settings.criterion
-        return [record for task in tasks for record in records(session, task, chosen, t, criterion=criterion)]
+        return [record for task in tasks for record in records(session, task, chosen, session.settings)]
 
 
 def make_wrapper(body: str, head: str = "") -> str:

@@ -17,7 +17,6 @@ from typing import Any
 
 from pytest_passbench.candidate.layout import MANIFEST, Candidate
 from pytest_passbench.candidate.syntax import read_fault
-from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option
@@ -127,17 +126,12 @@ class TaskShelf:
         return list(tasks.values())
 
     def _at(self, word: str | Path) -> list[Task]:
-        installed = self._installed()
+        self._refs = self._refs or {ref.id: ref for ref in find.discover(find.installed_tasks())}
         if word in SUITES:
-            return [self._loaded(ref) for ref in find.select(list(installed.values()), str(word))]
-        if str(word) in installed and not Path(word).exists():
-            return [self._loaded(installed[str(word)])]
+            return [self._loaded(ref) for ref in find.select(list(self._refs.values()), str(word))]
+        if str(word) in self._refs and not Path(word).exists():
+            return [self._loaded(self._refs[str(word)])]
         return [ref.load() for ref in find.at(word)]
-
-    def _installed(self) -> dict[str, TaskRef]:
-        if not self._refs:
-            self._refs = {ref.id: ref for ref in find.discover(find.installed_tasks())}
-        return self._refs
 
     def _loaded(self, ref: TaskRef) -> Task:
         if ref.path not in self._read:
@@ -160,12 +154,12 @@ class Entry:
     candidate: Candidate | None
     mistake: str = ""
 
-    def records(self, task: Task, tolerance: int, criterion: Criterion) -> Iterator[Record]:
+    def records(self, task: Task, scoring: Settings) -> Iterator[Record]:
         """Yield the record of each of a task's subgraphs for an answer that is no candidate: it does not compile."""
         for subgraph in task.subgraphs:
             yield Record(
-                task.id, subgraph.id, self.name, subgraph.source, subgraph.dtype, tolerance=tolerance,
-                criterion=criterion, arm=ArmResult("compile_fail", "load", self.mistake),
+                task.id, subgraph.id, self.name, subgraph.source, subgraph.dtype, tolerance=scoring.tolerance,
+                criterion=scoring.criterion, arm=ArmResult("compile_fail", "load", self.mistake),
                 operators=list(task.header.ops), headroom=task.header.headroom, task_hash=task_hash(task),
                 edition=edition_of(task.path),
             )  # fmt: skip

@@ -168,10 +168,9 @@ class Evaluator:
 
     def _mistaken(self, entry: Entry, run: Outcome, tasks: Sequence[Task]) -> Outcome:
         """Return the outcome of an answer from which no candidate could be made."""
-        t, criterion = self.settings.tolerance, self.settings.criterion
         return replace(
             run,
-            records=[record for task in tasks for record in entry.records(task, t, criterion)],
+            records=[record for task in tasks for record in entry.records(task, self.settings)],
             candidates=[{"name": entry.name, "path": "", "content_hash": ""}],
             selected={entry.name: {task.id: len(task.subgraphs) for task in tasks}},
         )

@@ -53,7 +53,8 @@ def _effects(task: Task, survey: Survey) -> Iterator[str]:
         yield from _graph(task.graphs[graphs[first.subgraph]], first)
         yield from _plans(survey, first)
         yield from _misses(first)
-        yield from _left(first)
+        for report in first.passes:
+            yield from (f"  {report.name} leaves to eager {reason}" for reason in report.left)
     if not survey.matched and not survey.findings:
         yield f"the candidate has no passes for {task.id}"
 
@@ -91,9 +92,3 @@ def _misses(match: MatchReport) -> Iterator[str]:
     if lines:
         yield "  no match:" if match.places else "  no pass matches:"
         yield from (f"    {line}" for line in lines)
-
-
-def _left(match: MatchReport) -> Iterator[str]:
-    """Yield the regions that were left to eager, with the reasons."""
-    for report in match.passes:
-        yield from (f"  {report.name} leaves to eager {reason}" for reason in report.left)

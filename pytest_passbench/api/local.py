@@ -65,7 +65,8 @@ class Local:
                     for report in reports:
                         yield report
                         if isinstance(report, Record):
-                            left = _from(call, report.task)
+                            begun = [item.id for item in call.tasks].index(report.task)
+                            left = replace(call, tasks=call.tasks[begun:])
                 return
             except (EOFError, OSError) as error:
                 ending = _ending(self._stop(LOST_SECONDS))
@@ -119,12 +120,6 @@ def _ending(code: int) -> str:
     if not code:
         return "it ended without a word"
     return f"it ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with {code}"
-
-
-def _from(call: EvaluatorCall, task: str) -> EvaluatorCall:
-    """Return the rest of a call, from a task on."""
-    ids = [item.id for item in call.tasks]
-    return replace(call, tasks=call.tasks[ids.index(task) :])
 
 
 def _check(message: Any) -> Any:

@@ -27,6 +27,8 @@ from pytest_passbench.report.whole_model import ModelReport, OperatorCall
 from pytest_passbench.run.ledger import Ledger, check_run, open_candidates, run_seed
 
 Say = Callable[[str], None]
+TIMEOUT_SECONDS = 600.0
+"""What a candidate may take: a whole model has as many kernels as many subgraphs have."""
 REGION = """from pytest_passbench.fusion.regions import launch, supported
 
 
@@ -59,7 +61,7 @@ def tried(case: ModelCase, settings: Settings, say: Say, remedy: str | None = No
     return [ModelReport(record, calls[record.subgraph]) for record in run.records]
 
 
-def profiled(case: ModelCase, baseline: str, say: Say, timeout: float, remedy: str | None = None) -> Run:
+def profiled(case: ModelCase, baseline: str, say: Say, remedy: str | None = None) -> Run:
     """Return a run of a model, a subgraph for each of its sizes, with a compiler beside the generator's kernels.
 
     Raises UserError for a model that is not one graph, and for one without an operator that the generator has.
@@ -67,7 +69,7 @@ def profiled(case: ModelCase, baseline: str, say: Say, timeout: float, remedy: s
     with TemporaryDirectory() as folder:
         (Path(folder) / "region.py").write_text(REGION)
         (Path(folder) / MANIFEST).write_text('["region"]')
-        settings = Settings(candidates=(Path(folder),), suite="all", timeout=timeout, baselines=(baseline,))
+        settings = Settings(candidates=(Path(folder),), suite="all", timeout=TIMEOUT_SECONDS, baselines=(baseline,))
         check_run(settings)
         say(f"capturing {case.name}")
         task = whole_model(case, remedy).task
@@ -81,9 +83,8 @@ def profiled(case: ModelCase, baseline: str, say: Say, timeout: float, remedy: s
 def matched(task: Task, settings: Settings) -> dict[str, MatchReport]:
     """Return what passes match, by subgraph. Raises UserError if a pass has a mistake, or if none matches."""
     result = survey(settings.candidates[0], settings.policy, task)
-    fault = next((finding for finding in result.findings if finding.severity in ("violation", "error")), None)
-    if fault is not None:
-        raise UserError(line(fault.message, 500), where=fault.place or settings.candidates[0])
+    if result.fault is not None:
+        raise UserError(line(result.fault.message, 500), where=result.fault.place or settings.candidates[0])
     if not any(report.places for report in result.matched):
         reports = [item for report in result.matched for item in report.passes]
         why = line(misses.message(reports), 300) if reports else "it has no passes for all tasks"

@@ -108,7 +108,7 @@ def _explain(directory: Path, tasks: Sequence[Task], policy: Any, as_json: bool,
             sys.stdout.flush()
     if as_json:
         print(json.dumps(to_json(surveys), indent=1))
-    return int(any(item.faulty or (task and not any(m.places for m in item.matched)) for task, item in surveys))
+    return int(any(item.fault or (task and not any(m.places for m in item.matched)) for task, item in surveys))
 
 
 def to_json(surveys: Sequence[tuple[Task | None, Survey]]) -> dict[str, Any]:

@@ -25,8 +25,6 @@ beside its candidates: on which share it is slower than eager, tied and faster,
 by eager's time, dtype and class of operators. Or judge a model of your own with
 it: a subgraph for each of its sizes.
 """
-TIMEOUT_SECONDS = 600.0
-"""What a whole model may take."""
 PICTURES, PAGES = (".svg", ".pdf"), (".html",)
 MODEL = re.compile(r"\.py:\w+$")
 PIXELS, INCHES = 720.0, 7.5
@@ -103,7 +101,7 @@ def _judged(args: argparse.Namespace) -> Run:
     args.model = str(args.file)
     with ProgressLines("profile") as progress, without_logs():
         case, remedy = case_of(args)
-        return profiled(case, args.baseline, progress.stage, TIMEOUT_SECONDS, remedy)
+        return profiled(case, args.baseline, progress.stage, remedy)
 
 
 def _check_name(path: Path | None, kind: str, endings: Sequence[str]) -> None:

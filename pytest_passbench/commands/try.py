@@ -21,8 +21,6 @@ EXAMPLES = """\
 a model whose inputs are token ids, at batch 1 with 128 tokens:
   passbench try model.py:Model --input="int1000 b n" --size=1,128 --candidate=DIR
 """
-TIMEOUT_SECONDS = 600.0
-"""What a candidate may take: a whole model has as many kernels as many subgraphs have."""
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -46,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     """Judge the model, print what became of it at each size, and return the exit code."""
     import torch
 
-    from pytest_passbench.api.whole_model import tried
+    from pytest_passbench.api.whole_model import TIMEOUT_SECONDS, tried
     from pytest_passbench.core.escape import LINES, printable
     from pytest_passbench.core.progress import ProgressLines
     from pytest_passbench.core.run import plain

@@ -13,20 +13,19 @@ from torch.fx.node import map_arg
 
 from pytest_passbench.rewrite.meta import ARITHMETIC
 
+MAX_SIZES = 8  # of a graph with dynamic shapes, each of which has its passes applied anew
 _ARITHMETIC = ARITHMETIC.union(filter(callable, (*vars(operator).values(), *vars(math).values())))
 
 
 class SizedGraph:
     """A graph whose inputs include sizes.
 
-    ``build`` makes a function of a graph with numbers in place of sizes, and of its inputs. At most ``limit`` sets of
-    sizes have a function of their own. Others run the graph itself.
+    ``build`` makes a function of a graph with numbers in place of sizes, and of its inputs. At most
+    :data:`MAX_SIZES` sets of sizes have a function of their own. Others run the graph itself.
     """
 
-    def __init__(
-        self, graph: GraphModule, build: Callable[[GraphModule, Sequence[Any]], Callable[..., Any]], limit: int
-    ) -> None:
-        self._graph, self._build, self._limit = graph, build, limit
+    def __init__(self, graph: GraphModule, build: Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]) -> None:
+        self._graph, self._build = graph, build
         self._functions: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
     def __call__(self, *inputs: Any) -> Any:
@@ -34,7 +33,7 @@ class SizedGraph:
         key = tuple(_layout(value) for value in inputs)
         function = self._functions.get(key)
         if function is None:
-            if len(self._functions) >= self._limit:
+            if len(self._functions) >= MAX_SIZES:
                 return self._graph.forward(*inputs)
             function = self._functions[key] = self._build(specialised(self._graph, inputs), inputs)
         return function(*inputs)

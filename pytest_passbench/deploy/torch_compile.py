@@ -27,7 +27,6 @@ GraphFunction = Callable[..., Any]
 _UNFIT = (WrongArgument, AssertionError)  # of a plan; torch's check of a layout raises the second
 _SHARED = "an input that it changes shares memory with another"
 _NO_GRAD = "(call the model in torch.no_grad())"
-MAX_SIZES = 8  # of a graph with dynamic shapes, each of which has its passes applied anew
 # torch.func's levels, under which a tensor has no memory of its own.
 _LEVELS = frozenset({"_grad_increment_nesting", "_jvp_increment_nesting", "_enter_dual_level", "_make_dual"})
 _SWITCHES = frozenset({torch._C._set_grad_enabled, torch.set_grad_enabled})
@@ -110,7 +109,7 @@ class PassBackend(_Deployment):
     def __call__(self, graph: GraphModule, example_inputs: Sequence[Any]) -> GraphFunction:
         """Return the graph with its passes, as ``torch.compile`` asks for it."""
         if any(isinstance(value, torch.SymInt) for value in example_inputs):
-            return SizedGraph(graph, self._with_passes, MAX_SIZES)
+            return SizedGraph(graph, self._with_passes)
         return self._with_passes(graph, example_inputs)
 
     def _with_passes(self, graph: GraphModule, inputs: Sequence[Any]) -> GraphFunction:

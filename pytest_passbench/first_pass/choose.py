@@ -103,8 +103,12 @@ def _named(task: Task, form: GraphForm, requested: RequestedRun) -> list[Node]:
 def span(form: GraphForm, nodes: Sequence[Node]) -> str:
     """Return a run in words: its lines of the graph, and its operators."""
     calls = form.operators
-    names = ", ".join(op_name(node) for node in nodes if not is_metadata(node))
-    return f"--operators {calls.index(nodes[0])}..{calls.index(nodes[-1])} ({names})"
+    return f"--operators {calls.index(nodes[0])}..{calls.index(nodes[-1])} ({operators(nodes)})"
+
+
+def operators(nodes: Sequence[Node]) -> str:
+    """Return the operators of a run in words."""
+    return ", ".join(op_name(node) for node in nodes if not is_metadata(node))
 
 
 def _remedy(form: GraphForm, reasons: dict[Node, str]) -> str:

@@ -36,7 +36,7 @@ class _Requests:
         values = [decode(value, lambda _tag, place: forms[place]) for value in request.arguments]
         columns = self.columns.setdefault(request.name, [])
         columns += [tuple(values)] if not any(all(map(same, values, column)) for column in columns) else []
-        return _nothing
+        return lambda *_tensors: None
 
     def regions(self, name: str, graph: str) -> list[list[str]]:  # noqa: ARG002
         """Return no region: first passes have patterns."""
@@ -46,10 +46,6 @@ class _Requests:
 def _form(argument: Argument) -> TensorForm:
     form: Form = argument.form
     return TensorForm(getattr(torch, form.dtype), tuple(form.shape), tuple(form.strides))
-
-
-def _nothing(*_tensors: Any) -> None:
-    return None
 
 
 def columns(task: Task, parts: dict[str, Part]) -> dict[str, list[Column]]:

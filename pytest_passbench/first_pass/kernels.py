@@ -108,7 +108,9 @@ class Traces:
             for other in _other_sizes(sizes):
                 with contextlib.suppress(Unsupported):  # the graph states this size
                     column = tuple(
-                        _resized(x, other[node], orders[node]) if node in other else x
+                        TensorForm(x.dtype, other[node], x.strides if orders[node] is None else ())
+                        if node in other
+                        else x
                         for node, x in zip(self.part.arguments, columns[0], strict=True)
                     )
                     more = [*traces, self._trace(column, orders, varying, stated)]
@@ -157,10 +159,6 @@ def _meta(form: TensorForm, order: tuple[int, ...] | None, dtype: torch.dtype) -
         return torch.empty_strided(form.sizes, form.strides, dtype=dtype, device="meta")
     dense = torch.empty([form.sizes[d] for d in order], dtype=dtype, device="meta")
     return dense.permute([order.index(d) for d in range(len(order))])
-
-
-def _resized(form: TensorForm, sizes: tuple[int, ...], order: tuple[int, ...] | None) -> TensorForm:
-    return TensorForm(form.dtype, sizes, form.strides if order is None else ())
 
 
 def _scheduled(traces: Sequence[Trace], generic: torch.dtype | None) -> tuple[Trace, list[Nest]]:

@@ -8,13 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from torch.fx import Node
-
 from pytest_passbench.candidate.layout import MANIFEST, read_manifest
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import writing
 from pytest_passbench.core.task import Task
-from pytest_passbench.first_pass.choose import Choice, RequestedRun, choices
+from pytest_passbench.first_pass.choose import Choice, RequestedRun, choices, operators
 from pytest_passbench.first_pass.columns import columns
 from pytest_passbench.first_pass.parts import Part
 from pytest_passbench.first_pass.passes import cpp_pass, triton_pass
@@ -81,11 +79,6 @@ def _stems(parts: Sequence[Part]) -> list[str]:
         names = (wish, *(f"{wish}_{number}" for number in range(2, 1000)))
         stems.append(next(name for name in names if name not in stems))
     return stems
-
-
-def operators(nodes: Sequence[Node]) -> str:
-    """Return the operators of a run in words."""
-    return ", ".join(op_name(node) for node in nodes if not is_metadata(node))
 
 
 def document(task: Task, choice: Choice) -> str:

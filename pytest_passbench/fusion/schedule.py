@@ -63,7 +63,8 @@ def schedule(trace: Trace) -> list[Nest]:
             if buffer not in stored:
                 stored.add(buffer)
             elif piece.buffer in apart or piece.value is not None:
-                raise Unsupported(f"{_maker(piece.buffer)} cannot be computed in one nest of loops") from None
+                made_by = piece.buffer.maker.name if piece.buffer.maker else "an input"
+                raise Unsupported(f"{made_by} cannot be computed in one nest of loops") from None
             else:
                 apart.add(piece.buffer)
     raise Unsupported("too many buffers in between")
@@ -89,10 +90,6 @@ def _stores(group: Group, stored: set[Buffer], generic: torch.dtype | None) -> t
     return tuple(stores)
 
 
-def _maker(buffer: Buffer) -> str:
-    return buffer.maker.name if buffer.maker else "an input"
-
-
 def _store(lowering: Lowering, piece: Piece) -> Store:
     index = fit(lowering.loops, piece.sizes, lowering)
     assert index is not None
@@ -110,10 +107,6 @@ def fit(loops: Loops, sizes: tuple[int, ...], lowering: Lowering) -> Index | Non
     if sizes == tuple(size for size, reduced in dims if not reduced) or (not sizes and loops == Loops((1,))):
         return tuple(at for (_size, reduced), at in zip(dims, lowering.home, strict=True) if not reduced and sizes)
     return None
-
-
-def _fits(loops: Loops, sizes: tuple[int, ...]) -> bool:
-    return fit(loops, sizes, Lowering(loops, set(), set(), {})) is not None
 
 
 def _groups(stored: Set[Buffer], apart: Set[Buffer]) -> list[Group]:
@@ -140,8 +133,10 @@ def _loops(piece: Piece, stored: Set[Buffer]) -> Loops:
     buffer = piece.value.buffer if isinstance(piece.value, Value) else piece.buffer
     if piece.value is not None and buffer in stored:
         return Loops(piece.sizes or (1,))
-    reductions = _reductions(buffer, stored, set())
-    return next((loops for loops in reductions if _fits(loops, piece.sizes)), Loops(piece.sizes or (1,)))
+    for loops in _reductions(buffer, stored, set()):
+        if fit(loops, piece.sizes, Lowering(loops, set(), set(), {})) is not None:
+            return loops
+    return Loops(piece.sizes or (1,))
 
 
 def _join(groups: list[Group], pieces: list[Piece], stored: Set[Buffer], apart: bool) -> None:

@@ -182,7 +182,8 @@ class _Parser:
         self.take("?")
         x = self.choice()
         self.take(":")
-        return f"tl.where({_bare(condition)}, {x}, {self.choice()})"
+        bare = condition.removesuffix(".to(tl.int64)")  # only C++ needs it
+        return f"tl.where({bare}, {x}, {self.choice()})"
 
     def infix(self, level: int) -> str:
         if level == len(LEVELS):
@@ -249,11 +250,6 @@ class _Parser:
         if form is None:
             raise Unsupported(f"{arguments[1] if name == 'each' else name} in Triton")
         return form.format(*arguments, T=dtype)
-
-
-def _bare(condition: str) -> str:
-    """Return a condition without what only C++ needs."""
-    return condition.removesuffix(".to(tl.int64)")
 
 
 def _closed(text: str) -> bool:

@@ -74,9 +74,9 @@ class Survey:
     sanitized: int | None = None
 
     @property
-    def faulty(self) -> bool:
-        """True if a finding is a violation or an error."""
-        return any(finding.severity in ("violation", "error") for finding in self.findings)
+    def fault(self) -> Finding | None:
+        """The first finding that is a violation or an error; None if there is none."""
+        return next((finding for finding in self.findings if finding.severity in ("violation", "error")), None)
 
 
 def survey(path: Path, policy: Policy = "kernels", task: Task | None = None, sanitize: bool = False) -> Survey:

@@ -31,11 +31,6 @@ def on_github() -> bool:
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
-def on_gitlab() -> bool:
-    """Return True in a job of GitLab CI."""
-    return os.environ.get("GITLAB_CI") == "true"
-
-
 class Commands:
     """The workflow commands of GitHub, which are stopped while text of candidates may be printed.
 
@@ -70,7 +65,7 @@ def tell(report: Report, folder: Path | None) -> tuple[list[str], list[str]]:
     if on_github():
         commands = workflow_commands(report, os.environ.get("GITHUB_WORKSPACE", ""))
         failed += _append_summary(report)
-    if on_gitlab() and folder is not None:
+    if os.environ.get("GITLAB_CI") == "true" and folder is not None:
         try:
             text = code_quality(report, os.environ.get("CI_PROJECT_DIR", ""))
             (folder / "code-quality.json").write_text(text)

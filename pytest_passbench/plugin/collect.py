@@ -205,8 +205,7 @@ class TaskItem(pytest.Item):
             for record in self._earlier_records(task, state):
                 self._take(record, state)
             names = [name for record in self.records for name in (record.subgraph, *record.left_out)]
-            t, criterion = state.settings.tolerance, state.settings.criterion
-            for record in records(state.judge, task, self.candidate, t, names, criterion):
+            for record in records(state.judge, task, self.candidate, state.settings, names):
                 self._take(record, state)
             self._confirm(task, state)
         finally:
@@ -232,8 +231,7 @@ class TaskItem(pytest.Item):
             return
         doubtful = {record.subgraph: record for record in self.records if stored.doubtful(record)}
         others = [subgraph.id for subgraph in task.subgraphs if subgraph.id not in doubtful]
-        t, criterion = state.settings.tolerance, state.settings.criterion
-        repeated = records(state.judge, task, self.candidate, t, others, criterion) if doubtful else ()
+        repeated = records(state.judge, task, self.candidate, state.settings, others) if doubtful else ()
         for name, later in {record.subgraph: record for record in repeated}.items():
             self._take(confirmed(doubtful[name], later), state)
 

@@ -102,7 +102,8 @@ def make_plan(config: pytest.Config, worker: Worker | None) -> RunPlan:
     earlier = _earlier(settings, report_dir, base, worker)
     candidates, reference = open_candidates(settings.candidates), open_reference(settings)
     stored = _stored(settings, candidates)
-    seed = worker.seed if worker is not None else _seed(settings, earlier)
+    begun = str(earlier.header.get("seed")) if earlier is not None else None
+    seed = worker.seed if worker is not None else run_seed(begun if settings.seed is None else settings.seed)
     if earlier is not None:
         journal.check_same_run(earlier, Ledger(settings, candidates, seed, reference, stored).header())
     if worker is None and not config.option.collectonly:
@@ -138,12 +139,6 @@ def _stored(settings: Settings, candidates: Iterable[Candidate]) -> StoredRun | 
     path, run = read_stored(settings.compare)
     names = matching(path, run, [candidate.name for candidate in candidates])
     return StoredRun(path, run, names, settings.max_regression, settings.compare_strict)
-
-
-def _seed(settings: Settings, earlier: journal.Earlier | None) -> bytes:
-    if earlier is not None and settings.seed is None:
-        return run_seed(str(earlier.header.get("seed")))
-    return run_seed(settings.seed)
 
 
 def _for_no_task(

@@ -99,16 +99,13 @@ class LongestFirst(LoadScheduling):
                 return
             collected: list[str] = next(iter(self.node2collection.values()))
             self.collection = collected
-            self.pending[:] = self._order(collected)
+            keys = [(-self._costs.get(nodeid, 0), nodeid) for nodeid in collected]
+            self.pending[:] = sorted(range(len(collected)), key=keys.__getitem__)
         for _ in range(2):
             for node in self.nodes:
                 self._hand_out(node)
         for node in self.nodes:
             self.check_schedule(node)
-
-    def _order(self, collection: Sequence[str]) -> list[int]:
-        keys = [(-self._costs.get(nodeid, 0), nodeid) for nodeid in collection]
-        return sorted(range(len(collection)), key=keys.__getitem__)
 
     def check_schedule(self, node: WorkerController, duration: float = 0) -> None:  # noqa: ARG002
         """Give a worker more items; if none are left, tell it to end after those it has."""

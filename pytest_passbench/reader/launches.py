@@ -54,10 +54,6 @@ def _refusing(rule: str, what: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-def _without_effect() -> Callable[..., None]:
-    return lambda *_arguments, **_options: None
-
-
 class _Here(contextlib.nullcontext[None]):
     """The stand-in for ``torch.cuda.device(...)``. It does nothing, because a request has one device."""
 
@@ -78,7 +74,7 @@ def _install_streams() -> None:
         "CUDAGraph": _GraphStandIn,
         **{name: _refusing("streams", _Unused.what) for name in _STREAMS},
         **{name: _refusing("graphs", _GraphStandIn.what) for name in _GRAPHS},
-        **{name: _without_effect() for name in ("synchronize", "set_device")},
+        **{name: lambda *_arguments, **_options: None for name in ("synchronize", "set_device")},
         **dict.fromkeys(("device", "device_of"), _Here),
     }
     for name, value in replaced.items():

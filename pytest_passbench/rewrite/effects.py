@@ -8,7 +8,6 @@ not match, and a message gives the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -158,12 +157,14 @@ def hidden_reads(
     ``calls`` are the pattern's, and ``returned`` what it returns.
     """
     position = {node: i for i, node in enumerate(calls)}
+    reads: list[tuple[Node | None, Node]] = [(node, read) for node in calls for read in node.all_input_nodes]
+    reads += [(None, read) for read in returned]
     for writer, call in calls.items():
         target, base = binding[writer], call.args.get("input")
         written = storages(value_of(canonical(target).args.get("input"))) if written_storages(target) else set()
         base_storages = _storages_of(binding.get(base)) if call.inplace and isinstance(base, Node) else set()
         below = {writer} | descendants({writer}), {target} | descendants({target})
-        for node, read in _reads(calls, returned):
+        for node, read in reads:
             memory = _storages_of(binding.get(read))
             if node is writer or not memory & (written | base_storages):
                 continue
@@ -178,15 +179,6 @@ def hidden_reads(
                 verb = "returns" if node is None else "reads"
                 return f"{reader} {verb} a tensor that {target.name} writes, in another order than in pattern"
     return ""
-
-
-def _reads(calls: dict[Node, CanonicalCall], returned: tuple[Node, ...]) -> Iterator[tuple[Node | None, Node]]:
-    """Yield each operator of a pattern with each value that it reads, and None with each value that is returned."""
-    for node in calls:
-        for read in node.all_input_nodes:
-            yield node, read
-    for read in returned:
-        yield None, read
 
 
 def _origins(node: Any, binding: dict[Node, Any], memory: set[int]) -> set[Node]:

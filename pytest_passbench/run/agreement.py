@@ -82,7 +82,8 @@ def joint(pairs: Pairs) -> Iterator[str]:
             f"over {counted(len(speeds), 'subgraph')}, speed-ups are {mean} times those of the file; all of a "
             f"session may share {MAX_SHARED:g}"
         )
-    gaps = [gap for then, now in pairs for gap in _gaps(then, now)]
+    levels = [(then.arm.correct_from, now.arm.correct_from) for then, now in pairs]
+    gaps = [b - a for before, after in levels for a, b in zip(before, after, strict=False)]
     if gaps and (fmean(gaps) > MEAN_LEVELS + SPREAD_LEVELS / math.sqrt(len(gaps)) or _one_sided(gaps)):
         yield f"over {counted(len(gaps), 'output')}, levels are {fmean(gaps):.1f} better in the file than now"
 
@@ -98,11 +99,6 @@ def speed_change(speeds: Sequence[tuple[Speed, Speed]]) -> Interval | None:
         return None
     half = student.two_sided(0.05, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
     return Interval(*(math.exp(fmean(logs) + end) for end in (0.0, -half, half)))
-
-
-def _gaps(then: Record, now: Record) -> Iterator[int]:
-    """Yield by how many levels each output is better in the file."""
-    yield from (b - a for a, b in zip(then.arm.correct_from, now.arm.correct_from, strict=False))
 
 
 def _one_sided(gaps: Sequence[int]) -> bool:
@@ -199,7 +195,7 @@ def disagreements(
 def _judged_anew(judge: Judge, record: Record, task: Task, candidate: Candidate) -> Record | None:
     """Return the record of a subgraph judged anew, with those beside it that the file's record leaves out."""
     names = (record.subgraph, *record.left_out)
-    new_records = records(judge, task.part(names), candidate, record.tolerance, criterion=record.criterion)
+    new_records = records(judge, task.part(names), candidate, record)
     if record.left_out:
         return next((now for now in new_records if now.subgraph == record.subgraph), None)
     return next(reversed(list(new_records)), None)

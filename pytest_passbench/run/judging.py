@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from pytest_passbench.candidate.layout import Candidate
-from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
@@ -72,21 +71,16 @@ def make_judge(settings: Settings, seed: bytes, worker: int = 0) -> Judge:
 
 
 def records(
-    judge: Judge,
-    task: Task,
-    candidate: Candidate,
-    tolerance: int,
-    exclude: Collection[str] = (),
-    criterion: Criterion = "ladder",
+    judge: Judge, task: Task, candidate: Candidate, scoring: Settings | Record, exclude: Collection[str] = ()
 ) -> Iterator[Record]:
     """Yield the judge's records of a task and a candidate, except for the subgraphs in ``exclude``.
 
-    The run's t and criterion are put into each: judges need not do that.
+    The t and the criterion of ``scoring`` are put into each: judges need not do that.
     """
     left = [item.id for item in task.subgraphs if item.id not in exclude]
     part = task.part(left) if exclude else task
     for record in judge.judge(part, candidate) if left else ():
-        record.tolerance, record.criterion = tolerance, criterion
+        record.tolerance, record.criterion = scoring.tolerance, scoring.criterion
         if exclude:
             record.task_hash = task_hash(task)
         yield record
@@ -98,4 +92,4 @@ def judge_all(
     """Yield the judge's records of every task and candidate."""
     for task in tasks:
         for candidate in candidates:
-            yield from records(judge, task, candidate, settings.tolerance, criterion=settings.criterion)
+            yield from records(judge, task, candidate, settings)

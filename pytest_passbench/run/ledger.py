@@ -180,19 +180,15 @@ class Ledger:
 
     def header(self) -> dict[str, Any]:
         """Return what decides the records of the run: for its journal, and to compare runs by."""
+        stored = self.stored
         return {
             "seed": self.seed.hex(),
             "settings": {name: str(getattr(self.settings, name)) for name in same_in("resume")},
             "candidates": {candidate.name: candidate.content_hash for candidate in self.candidates},
             "against": self.reference.content_hash if self.reference is not None else "",
-            "compared": self._compared(),
+            "compared": f"{stored.run.digest} {stored.limit} {stored.strict}" if stored is not None else "",
             "harness": harness_hash(),
         }
-
-    def _compared(self) -> str:
-        """Return what decides how records are compared with an earlier run, as text; empty without one."""
-        stored = self.stored
-        return "" if stored is None else f"{stored.run.digest} {stored.limit} {stored.strict}"
 
     def run(self) -> Run:
         """Return the run as a value, with its seed revealed."""

@@ -133,7 +133,9 @@ def schema_fault(data: Any) -> str | None:
         return None
     while error.context:  # of several forms that a value may have, the last one is that of a value that is there
         error = error.context[-1]
-    return f"{_place(error) or 'the file'}: {_violation(error)}"
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
+    place = "".join(steps).removeprefix(".")  # as records[3].arm.status
+    return f"{place or 'the file'}: {_violation(error)}"
 
 
 @cache
@@ -149,12 +151,6 @@ def _validator() -> Validator:
 
     kind: Any = jsonschema.validators.extend(base, {"items": items})  # type: ignore[no-untyped-call]
     return cast(Validator, kind(json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))))
-
-
-def _place(error: ValidationError) -> str:
-    """Return the place in the file as ``records[3].arm.status``."""
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
-    return "".join(steps).removeprefix(".")
 
 
 def _violation(error: ValidationError) -> str:

@@ -55,7 +55,10 @@ def _search(module: GraphModule, inputs: Sequence[torch.Tensor], answer: Sequenc
     end, nodes = time.monotonic() + SECONDS, list(module.graph.nodes)
 
     def differing(unrounded: Iterable[Node]) -> int:
-        return _differing(variants.outputs(frozenset(unrounded)), answer)
+        """Return the number of elements that differ. Two NaN are equal."""
+        outputs = variants.outputs(frozenset(unrounded))
+        pairs = [pair for pair in zip(outputs, answer, strict=True) if pair[0].dtype in HALVES]
+        return sum(int(((a != b) & ~(a.isnan() & b.isnan())).count_nonzero()) for a, b in pairs)
 
     starts: list[set[Node]] = [set(), set(variants.rounded)]
     results = [(differing(start), start) for start in starts]
@@ -86,12 +89,6 @@ def _improved(
         if count == before:
             break
     return count, unrounded
-
-
-def _differing(outputs: Sequence[torch.Tensor], answer: Sequence[torch.Tensor]) -> int:
-    """Return the number of elements that differ. Two NaN are equal."""
-    pairs = [pair for pair in zip(outputs, answer, strict=True) if pair[0].dtype in HALVES]
-    return sum(int(((a != b) & ~(a.isnan() & b.isnan())).count_nonzero()) for a, b in pairs)
 
 
 class Variants:

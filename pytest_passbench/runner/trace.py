@@ -165,17 +165,11 @@ def _sizes(plan: LaunchPlan) -> dict[tuple[str, int], int]:
     buffers = 0
     for step in plan.steps:
         results = step.results if isinstance(step, Operator) else ()
-        forms = (
-            [step.form] if isinstance(step, Allocate) else [item.form for item in results if _is_new(item, buffers)]
-        )
-        for form in forms:
+        new = [item.form for item in results if item.source == "buffer" and item.index >= buffers]
+        for form in [step.form] if isinstance(step, Allocate) else new:
             sizes["buffer", buffers] = form.nbytes
             buffers += 1
     return sizes
-
-
-def _is_new(result: Operand, buffers: int) -> bool:
-    return result.source == "buffer" and result.index >= buffers
 
 
 def call_traced(call: Callable[..., Any], slots: Sequence[Slot], plans: Sequence[TracedPlan]) -> None:
@@ -192,12 +186,8 @@ def traced(replayed: Sequence[Replayed], page: TracePage) -> list[TracedPlan]:
     plans = []
     for number, item in enumerate(replayed):
         plan = TracedPlan(number, item.plan, page)
-        kernels = [_traced(plan, kernel) for kernel in item.kernels]
+        # Triton's interpreter needs no trace.
+        kernels = [partial(plan.launch, cast(Any, x)) if isinstance(x, CppFunction) else x for x in item.kernels]
         item.become(replay(item.plan, kernels, "cpu", item.sequence, (), item.written))
         plans.append(plan)
     return plans
-
-
-def _traced(plan: TracedPlan, kernel: Any) -> Any:
-    """Return a function that traces a launch of a C++ kernel. Triton's interpreter needs no trace."""
-    return partial(plan.launch, cast(Any, kernel)) if isinstance(kernel, CppFunction) else kernel

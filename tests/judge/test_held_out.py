@@ -19,7 +19,7 @@ def judged(folder, call, seed):
     candidate = shape_tables.candidate(folder, call, part)
     settings = Settings(pipeline="direct", audit="off", held_out=2)
     with Session(settings, seed) as session:
-        results = list(records(session, part, candidate, settings.tolerance))
+        results = list(records(session, part, candidate, settings))
     assert all(record.correct and record.arm.speed is not None for record in results)
     assert not any(finding.severity == "violation" for record in results for finding in record.findings)
     assert all(len(record.held_out_judged) == 2 for record in results)

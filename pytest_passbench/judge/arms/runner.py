@@ -74,7 +74,7 @@ class Runner:
         self.template, self._channel = template, channel
         channel.settimeout(template.arm.patience("fork", LATE))
         self.pid = peer(channel)
-        if not self._expected():
+        if processes.parent(self.pid) != template.pid:
             raise ArmFailure("integrity", "fork", "another process than the runner answered")
         self.hello = hear(channel, self.hello_form, "fork")
         if self.hello["status"] != "ready":
@@ -100,10 +100,6 @@ class Runner:
         for thread in processes.threads(self.pid):
             place(thread, core)
             prefer(thread)
-
-    def _expected(self) -> bool:
-        """Return True if the process that answered is the one that the template forked."""
-        return processes.parent(self.pid) == self.template.pid
 
     def _limit(self, seconds: float) -> None:
         # A blocking socket with the kernel's time-out needs one system call less within the clock than Python's

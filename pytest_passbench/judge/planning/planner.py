@@ -33,7 +33,6 @@ from pytest_passbench.plans.launch import (
     ITEM_BYTES,
     Allocate,
     CppKernel,
-    Form,
     Launch,
     LaunchPlan,
     Operand,
@@ -95,14 +94,10 @@ def zeros(request: Request, plan: LaunchPlan) -> dict[str, Any]:
     With it the operators behind the match still run, so the other matches of the graph are found.
     """
     pairs = zip(plan.returns, request.results, strict=True)
-    forms = [_form(operand, expected) for operand, expected in pairs]
+    forms = [x.form if expected is None else contiguous(expected.dtype, expected.shape) for x, expected in pairs]
     returns = tuple(Operand("buffer", index, 0, form) for index, form in enumerate(forms))
     zero_plan = LaunchPlan(plan.tensors, (), (), tuple(Allocate(form, 0) for form in forms), returns)
     return {"plan": zero_plan.to_data(), "kernels": [], "written": []}
-
-
-def _form(operand: Operand, expected: Result | None) -> Form:
-    return operand.form if expected is None else contiguous(expected.dtype, expected.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
