@@ -38,7 +38,8 @@ FEW_CALLS = 4  # in a block of fewer, operators of torch's scatter more
 FEW_BLOCKS, CLEAR = 2, 1.2
 #: A program may seem faster than its floor by this share. Two processes of one program may differ by so much.
 MARGIN = 0.05
-#: And by the half width of its estimate, up to this one (log): a few noisy pairs are known to no better.
+#: And by half the half width of its estimate, up to this one (log): a few noisy pairs are known to no better. Where
+#: the kernels' time counts too, which is noisier, by all of it.
 MAX_HALF_WIDTH = 0.1
 #: The most that a call and each operator in it cost beside kernels, in seconds, by what makes the calls. That is all
 #: that a kernel could save. The cost of guards is in it, and that of a busy machine.
@@ -62,11 +63,13 @@ class ClockFloor:
     ) -> None:
         self._clock, self._template, self._bench, self._blocks = clock, template, bench, blocks
         self._measured, self._operators = measured, operators
-        self._share = self._upper_share = math.inf
+        self._share = self._upper_share = self._likely_share = math.inf
         if measured.pairs:
             estimate = measured.whole_ratio(CANDIDATE)
             self._share = 1 / estimate.ratio
-            self._upper_share = self._share * math.exp(min(estimate.half_width, MAX_HALF_WIDTH))
+            half_width = min(estimate.half_width, MAX_HALF_WIDTH)
+            self._upper_share = self._share * math.exp(half_width)
+            self._likely_share = self._share * math.exp(half_width / 2)
         self._least = self._kernels = math.inf
         self._wrong: list[Finding] = []
         self._rng = bench.secret.stream("floor")
@@ -129,7 +132,7 @@ class ClockFloor:
         self._least = math.inf
         for contents in CONTENTS:
             self._least = min(self._least, self._ratio_without_kernels(contents))
-            excess = math.log(self._least * (1 - MARGIN) / self._upper_share)
+            excess = math.log(self._least * (1 - MARGIN) / self._likely_share)
             if excess <= 0:
                 break
         return excess, (
