@@ -33,7 +33,7 @@ def taken_over(monkeypatch, factor):
 def test_a_block_below_the_floor_is_a_violation(bench, monkeypatch, pipeline):
     bench.task()
     bench.candidate({"p": make_cpp_pass(GELU_ADD_KERNEL)})
-    taken_over(monkeypatch, 0.1)
+    taken_over(monkeypatch, 0.02)
     (record, *_) = bench.records(pipeline=pipeline, audit="standard")
     rules = {(finding.layer, finding.rule, finding.severity) for finding in record.findings}
     assert ("clock", "floor", "violation") in rules
@@ -79,7 +79,7 @@ def test_a_plan_that_copies_scratch_memory_has_a_floor(bench, monkeypatch, pipel
     assert "    return out\n" in text
     bench.task()
     bench.candidate({"p": text.replace("    return out\n", "    out.clone().copy_(out.clone())\n    return out\n")})
-    taken_over(monkeypatch, 0.1)
+    taken_over(monkeypatch, 0.02)
     (record, *_) = bench.records(pipeline=pipeline, audit="standard")
     assert "floor" in {finding.rule for finding in record.findings}
     assert record.arm.status == "integrity"
