@@ -117,7 +117,7 @@ def test_the_blocks_without_kernels_launch_none(bench, monkeypatch):
 
 def test_a_block_as_short_as_its_program_without_kernels_is_a_violation_under_dynamo(bench, monkeypatch):
     def padded(self):
-        self._least = self._ratio_without_kernels(CONTENTS[0])
+        self._least = self._lowest = self._ratio_without_kernels(CONTENTS[0])
         # What an attacker may pad its blocks to.
         self._share = self._upper_share = max(self._least, self._ratio_of_kernels())
         return -0.1, ""
@@ -212,7 +212,7 @@ def test_of_operators_in_few_long_calls_the_most_is_taken_off(monkeypatch, calls
     eager = SimpleNamespace(engine_empty_block=lambda _calls, _depth: SimpleNamespace(wall=0.0))
     clock = SimpleNamespace(calls=calls, runners={EAGER: eager})
     floor = ClockFloor(clock, SimpleNamespace(idles=True), bench, None, measured(4.0, 0.0), 1)
-    floor._least = 0.2
+    floor._least = floor._lowest = 0.2
     assert floor._share_of_kernels("kernels", "operators") == pytest.approx(kernels)
 
 
