@@ -253,3 +253,14 @@ def test_no_single_try_clears_or_accuses(monkeypatch, gains, accused, tries):
     floor = ClockFloor(CLOCK, template, bench, SimpleNamespace(), measured(1.0, 0.0), 1)
     assert bool(floor.findings()) == accused
     assert len(gains) - len(list(tried)) == tries
+
+
+def test_kernels_are_added_to_the_lowest_floor_of_all_tries(monkeypatch):
+    """A process without kernels may be far slower than others, and its time says nothing of the program."""
+    floors = iter((0.5, *(0.9,) * TRIES))
+    template = SimpleNamespace(idles=True, can_be_native=lambda _program: True, native=lambda _program: False)
+    bench = SimpleNamespace(deadline=Deadline(10.0), secret=SimpleNamespace(stream=lambda _name: None))
+    monkeypatch.setattr(clock_floor, "PAUSE", 0.0)
+    monkeypatch.setattr(ClockFloor, "_ratio_without_kernels", lambda _self, _contents: next(floors))
+    monkeypatch.setattr(ClockFloor, "_ratio_of_kernels", lambda _self: 0.6)
+    assert not ClockFloor(CLOCK, template, bench, SimpleNamespace(), measured(1.0, 0.0), 1).findings()
