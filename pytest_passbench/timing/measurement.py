@@ -5,10 +5,11 @@ The arms' blocks are timed by a clock.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
+from statistics import fmean, median
 from typing import Protocol
 
 from pytest_passbench.timing.estimate import Estimate, enough, estimate, log_ratio, median_error
@@ -97,9 +98,15 @@ class Arms:
 
     def whole_ratio(self, name: str) -> Estimate:
         """Return the estimate of a ratio from the same rounds, with nothing taken off the times of their blocks."""
+        return estimate(self._whole(name))
+
+    def greatest_whole_ratio(self, name: str) -> float:
+        """Return the greatest ratio of a single pair, from the same rounds and times as :meth:`whole_ratio`."""
+        return math.exp(max(fmean(values) for values in self._whole(name)))
+
+    def _whole(self, name: str) -> list[list[float]]:
         sides = self.sides(name)
-        pairs = [self._pair(rounds, *sides, time=lambda block: block.whole_per_call) for rounds in self.pairs]
-        return estimate(orderless(pairs))
+        return orderless([self._pair(rounds, *sides, time=lambda block: block.whole_per_call) for rounds in self.pairs])
 
     def _pair(
         self,

@@ -8,6 +8,7 @@ import signal
 import socket
 import struct
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -122,10 +123,10 @@ class Runner:
         pid, channel, clock = self.pid, self._channel, self._clock
         nonce = os.urandom(NONCE_BYTES)
         go = GO.pack(nonce, calls, flags, depth)
-        patience = self.template.arm.patience("run", f"a block of {counted(calls, 'call')} did not end")
+        patience = self._patience(calls)
         if not self.polling:
             self._limit(patience)
-        try:
+        with self._running(calls):
             cpu = processes.cpu_seconds(clock)
             begin = time.perf_counter_ns()
             channel.send(go)
@@ -133,17 +134,69 @@ class Runner:
             answer = self._poll(patience) if self.polling else channel.recv(DONE.size)
             os.kill(pid, signal.SIGSTOP)
             end = time.perf_counter_ns()
-            self.watch.stop_threads()
-            self.watch.wait_stopped(min(processes.STOP_SECONDS, patience + LATE_STOP_SECONDS))
+            self._wait_stopped(patience)
             cpu = processes.cpu_seconds(clock) - cpu
             before, self._memory = self._memory, self.watch.memory()
-        except BlockingIOError as error:
-            raise self.template.arm.late("run", f"a block of {counted(calls, 'call')} did not end") from error
-        except (OSError, Gone) as error:
-            raise self._ended() from error
         self._check(answer, nonce, calls)
         touched = max(now - then for now, then in zip(self._memory, before, strict=True))
         return BlockTime((end - begin) * 1e-9, cpu, touched)
+
+    def stopped_at(self, calls: int, depth: int, seconds: float) -> int | None:
+        """Run a block, and stop it once, ``seconds`` after its begin.
+
+        Return the address of the instruction that came next for the process's first thread; None if the block ended
+        before the stop, or if the kernel does not tell. Raises ArmFailure.
+        """
+        address, nonce, patience = None, os.urandom(NONCE_BYTES), self._patience(calls)
+        with self._running(calls):
+            self._channel.send(GO.pack(nonce, calls, 0, depth))
+            os.kill(self.pid, signal.SIGCONT)
+            answer = self._answer(seconds)
+            self._stop(patience)
+            if answer is None and (answer := self._answer(0.0)) is None:  # it sends nothing while it is stopped
+                address = self.watch.instruction()
+                os.kill(self.pid, signal.SIGCONT)
+                if (answer := self._answer(patience)) is None:
+                    raise BlockingIOError
+                self._stop(patience)
+            self._memory = self.watch.memory()
+        self._check(answer, nonce, calls)
+        return address
+
+    def _patience(self, calls: int) -> float:
+        return self.template.arm.patience("run", self._late(calls))
+
+    @staticmethod
+    def _late(calls: int) -> str:
+        return f"a block of {counted(calls, 'call')} did not end"
+
+    @contextlib.contextmanager
+    def _running(self, calls: int) -> Iterator[None]:
+        """Turn the errors of a block of ``calls`` calls into ArmFailure."""
+        try:
+            yield
+        except BlockingIOError as error:
+            raise self.template.arm.late("run", self._late(calls)) from error
+        except (OSError, Gone) as error:
+            raise self._ended() from error
+
+    def _stop(self, patience: float) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+        self._wait_stopped(patience)
+
+    def _wait_stopped(self, patience: float) -> None:
+        self.watch.stop_threads()
+        self.watch.wait_stopped(min(processes.STOP_SECONDS, patience + LATE_STOP_SECONDS))
+
+    def _answer(self, seconds: float) -> bytes | None:
+        """Return the answer if it comes within ``seconds``."""
+        try:
+            if self.polling or not seconds:
+                return self._poll(seconds)
+            self._limit(seconds)
+            return self._channel.recv(DONE.size)
+        except BlockingIOError:
+            return None
 
     def _poll(self, patience: float) -> bytes:
         """Poll for the answer. Raises BlockingIOError after ``patience`` seconds."""

@@ -11,6 +11,7 @@ import ctypes
 import os
 import signal
 import time
+from pathlib import Path
 
 from pytest_passbench.judge.arms.processes import STOP_SECONDS, Gone, threads
 
@@ -144,6 +145,19 @@ class Watch:
                 raise Gone(f"process {self.pid} does not stop (state {fields[0]})")
             os.sched_yield()  # it may have to stop on this core
         return int(fields.split(None, _THREADS + 1)[_THREADS])
+
+    def instruction(self) -> int | None:
+        """Return the address of the instruction that comes next for its stopped first thread.
+
+        Return None if the kernel does not tell. In a system call it is the one after that.
+        """
+        try:
+            words = Path(f"/proc/{self.pid}/syscall").read_text().split()
+        except (PermissionError, FileNotFoundError):
+            return None
+        except OSError as error:
+            raise _Ended(f"process {self.pid} ended") from error
+        return int(words[-1], 16) if len(words) > 1 else None
 
     def memory(self) -> tuple[int, int]:
         """Return its minor page faults so far (all threads), and the number of its pages now.

@@ -103,8 +103,7 @@ class Auditor:
             return
         blocks, standing = None, checker.standings.get(CANDIDATE)
         if standing is not None:
-            eager = clock.runners[EAGER]
-            blocks = Blocks(template, eager, clock.calls, clock.program, self._bench, standing)
+            blocks = Blocks(template, clock, self._bench, standing)
         if CANDIDATE in clock.runners:
             self.findings += evidence.strays(self._arm) + evidence.excess(clock, CANDIDATE)
             self.findings += evidence.others(clock, CANDIDATE)

@@ -1,6 +1,6 @@
 """Extra blocks that look like any other to a candidate: in refilled memory, and with nearly repeated inputs.
 
-They run in an extra runner of the candidate, and in eager's last one. The first block has fresh inputs. Before the
+They run in an extra runner of the candidate, and in eager's present one. The first block has fresh inputs. Before the
 second one, a small part of each input changes at the same addresses. A program that answers from a sample of its
 inputs, or by their address, is now wrong by far. A kernel that rounds differently is wrong by little; that counts
 like any verified call, and is not a violation.
@@ -18,10 +18,11 @@ from pytest_passbench.core.record import RAN, Finding
 from pytest_passbench.judge.arms.forks import blaming, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.judge.arms.template import ForkOrder, GraphEffects, Template
+from pytest_passbench.judge.arms.template import ForkOrder, Template
 from pytest_passbench.judge.audits.findings import violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
+from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.verify.compare import compare
 from pytest_passbench.judge.verify.outputs import Output, read_call
 from pytest_passbench.judge.verify.standing import ROUNDING_LEVELS, Standing, explained_by_rounding
@@ -36,14 +37,11 @@ INTEGER_SHARE = 1 / 512  # of an integer output that rounding may flip: far less
 class Blocks:
     """The extra blocks of a subgraph.
 
-    ``eager`` is a runner for blocks of up to ``most`` calls. ``standing`` is the candidate's, from calls verified
-    before and in these blocks.
+    ``template`` is the candidate's, and so is ``standing``, from calls verified before and in these blocks.
     """
 
     template: Template
-    eager: Runner
-    most: int
-    program: GraphEffects
+    clock: CpuClock
     bench: Bench
     standing: Standing
 
@@ -52,11 +50,12 @@ class Blocks:
 
     def run(self, per_call: float) -> list[Finding]:
         """Return the findings of a pair of blocks. ``per_call`` is in seconds. Raises ArmFailed if an arm fails."""
-        calls = max(1, min(self.most, MAX_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
+        calls = max(1, min(self.clock.calls, MAX_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
         with self.bench.awake.off():
-            forked = fork_all({CANDIDATE: self.template}, ForkOrder(self.program, calls, audit=True), self.bench)
+            order = ForkOrder(self.clock.program, calls, audit=True)
+            forked = fork_all({CANDIDATE: self.template}, order, self.bench)
         try:
-            runners = {EAGER: self.eager, **forked}
+            runners = {EAGER: self.clock.runners[EAGER], **forked}
             return self._both(runners, calls)
         finally:
             forked[CANDIDATE].close()

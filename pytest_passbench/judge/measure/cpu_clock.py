@@ -134,6 +134,16 @@ class CpuClock:
         self.leave_only(*arms)
         self.arms, self._reusable = arms, set(self._runners) == set(arms)
 
+    def renew(self, arm: str) -> None:
+        """Put a new, warm runner in the place of an arm's present one. Raises ArmFailed."""
+        self._runners.pop(arm).close()
+        with self.phases("fork"), self._bench.awake.off():
+            order = ForkOrder(self.program, self.calls, rehearse=True)
+            self._runners |= fork_all({arm: self._templates[arm]}, order, self._bench)
+        self._draw(self.calls)
+        with self.phases("warm-up"):
+            self._settle(arm)
+
     def leave_only(self, *arms: str) -> None:
         """End the runners of all other arms."""
         for arm in set(self._runners) - set(arms):
@@ -227,6 +237,18 @@ class CpuClock:
                 duration, noise = self._watched(runners[arm], run)
             blocks[arm] = Block(duration.wall, calls, noise)
         return blocks
+
+    def stopped_at(self, runner: Runner, calls: int, seconds: float, first: str = EAGER) -> int | None:
+        """Stop a block of the candidate's in another runner, beside eager's or before it.
+
+        Return the address of the instruction that came next ``seconds`` after the block's begin, as
+        :meth:`Runner.stopped_at` does. Raises ArmFailed.
+        """
+        self._new_round(calls)
+        if first == EAGER:
+            self._run(EAGER, calls)
+        with blaming(CANDIDATE), self._bench.deadline.paused():
+            return runner.stopped_at(calls, self._depth, seconds)
 
     @property
     def runners(self) -> Mapping[str, Runner]:
