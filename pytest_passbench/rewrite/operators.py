@@ -23,10 +23,6 @@ _DROPOUTS = frozenset({
     "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "feature_alpha_dropout",
 })  # fmt: skip
 
-#: Products and convolutions that the engine can call. Their schemas have the parameters of the functions in ``torch``
-#: and ``torch.nn.functional``, in the same order.
-PRODUCTS = frozenset({"linear", "matmul", "mm", "bmm", "conv1d", "conv2d", "conv3d", "scaled_dot_product_attention"})
-
 _CASTS = frozenset({"to", "type_as"})  # the canonical names of ``x.float()``, ``x.type(y)`` and the like
 
 

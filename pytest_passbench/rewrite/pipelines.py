@@ -8,7 +8,6 @@ Of what TorchInductor generates, the launches of its kernels are counted, and a 
 
 from __future__ import annotations
 
-import operator
 import timeit
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from types import ModuleType
 from typing import Any, cast
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 
 from pytest_passbench.core.record import GeneratedCode, PassReport
 from pytest_passbench.core.settings import BASELINES, INDUCTOR
@@ -25,12 +24,10 @@ from pytest_passbench.plans.graphs import from_data
 from pytest_passbench.plans.launch import Request
 from pytest_passbench.protocol import BASELINE
 from pytest_passbench.rewrite.apply import Rewritten, apply_passes
-from pytest_passbench.rewrite.meta import RecordedForm, forget_values
+from pytest_passbench.rewrite.meta import forget_values
 from pytest_passbench.rewrite.opaque import opaque
-from pytest_passbench.rewrite.operators import PRODUCTS
 from pytest_passbench.rewrite.passes import AnyPass, Kernels, Pass, PassError
 from pytest_passbench.suite import batching
-from pytest_passbench.suite.opnames import op_name
 
 GraphFunction = Callable[..., tuple[Any, ...]]
 MODES = {name + BASELINE: "default" if name == INDUCTOR else name for name in BASELINES}
@@ -47,8 +44,7 @@ class BuiltGraph:
     """A callable, with a report of its passes. ``rewritten`` is True if at least one pass matched.
 
     ``places`` and ``working`` are as in :class:`~pytest_passbench.rewrite.apply.Rewritten`. ``module`` is the graph
-    with its passes as ``direct`` applies them. It is None if ``torch.compile`` has handed over several graphs, or if
-    operators are left. ``generated`` is a compiling baseline's.
+    with its passes under ``direct``. ``generated`` is a compiling baseline's.
     """
 
     call: GraphFunction
@@ -84,11 +80,7 @@ def build(
             return cast("GraphFunction", result.module.forward)
         return _inductor(opaque(result.module), inputs)
 
-    built = _built(_compiled(gm, example_inputs, backend=backend), results)
-    if len(results) == 1 and results[0].matches and _without_others(results[0].module):
-        built.module = apply_passes(gm, passes, example_inputs, kernels).module
-        forget_values(built.module)
-    return built
+    return _built(_compiled(gm, example_inputs, backend=backend), results)
 
 
 def build_baseline(name: str, gm: GraphModule, example_inputs: list[Any]) -> BuiltGraph:
@@ -161,18 +153,6 @@ def _called(call: Callable[..., Any], example_inputs: list[Any]) -> GraphFunctio
     with batching.closing():
         call(*[value.clone() if isinstance(value, torch.Tensor) else value for value in example_inputs])
     return call
-
-
-def _without_others(gm: GraphModule) -> bool:
-    """Return True if a rewritten graph has nothing but kernels' calls, views, and products that are left to torch."""
-    calls = [node for node in gm.graph.nodes if node.op not in ("placeholder", "output")]
-    others = (n for n in calls if "passbench_pass" not in n.meta and n.target is not operator.getitem)
-    return all(_is_view(node) or op_name(node) in PRODUCTS for node in others)
-
-
-def _is_view(node: Node) -> bool:
-    recorded = node.meta.get("passbench_form")
-    return isinstance(recorded, RecordedForm) and recorded.base is not None
 
 
 def _inductor(gm: GraphModule, inputs: list[Any]) -> Callable[..., Any]:

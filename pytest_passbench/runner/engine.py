@@ -9,18 +9,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import torch
-
 _POINTER, _WORD = ctypes.c_void_p, ctypes.c_int64
-#: Of torch's C interface: the structure ``Torch`` of engine.cpp.
-_TORCH = (
-    "aoti_torch_create_tensor_from_blob", "aoti_torch_call_dispatcher", "aoti_torch_delete_tensor_object",
-    "aoti_torch_get_data_ptr", "aoti_torch_get_sizes", "aoti_torch_get_strides", "torch_new_list_reserve_size",
-    "torch_list_push_back", "torch_new_stable_ivalue",
-)  # fmt: skip
 
 
 class PlanFields(ctypes.Structure):
@@ -36,9 +27,6 @@ class PlanFields(ctypes.Structure):
         ("lasting_count", _WORD),
         ("lasting_used", _WORD),
         ("entry", _POINTER),
-        ("tensors", _POINTER),
-        ("lasting_tensors", _POINTER),
-        ("lasting_tensor_count", _WORD),
     )
 
 
@@ -64,12 +52,7 @@ class Engine:
         self.nothing = int(ctypes.cast(library.passbench_nothing, _POINTER).value or 0)
         self._function = library.passbench_function
         self._function.argtypes, self._function.restype = (_POINTER,), ctypes.py_object
-        functions = _torch_functions()
-        #: True if it can call operators of torch's.
-        self.operates = functions is not None
-        if functions is not None:
-            library.passbench_use_torch(functions)
-        #: Make so many calls of a block. Return 0 if there is no memory, -1 if an operator fails.
+        #: Make so many calls of a block. Return 0 if there is no memory.
         self.block = library.passbench_block
         self.block.argtypes, self.block.restype = (_POINTER, ctypes.c_int64), ctypes.c_int
         #: Have a kernel's signal noted in four words at this address. Return 0 if the handlers are refused.
@@ -83,16 +66,6 @@ class Engine:
         """
         function: Callable[..., None] = self._function(ctypes.addressof(plan))
         return function
-
-
-def _torch_functions() -> Any:
-    """Return the addresses of torch's functions. Return None if this version of torch lacks one of them."""
-    try:
-        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
-        addresses = [ctypes.cast(library[name], _POINTER).value for name in _TORCH]
-    except (OSError, AttributeError):
-        return None
-    return (_POINTER * len(addresses))(*addresses)
 
 
 _loaded: list[Engine] = []

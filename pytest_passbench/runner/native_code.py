@@ -14,17 +14,12 @@ import torch
 from pytest_passbench.plans.launch import Allocate, Copy, Fill, Form, Launch, LaunchPlan, Operand
 from pytest_passbench.runner.engine import Engine, PlanFields
 
-ALLOCATE, RELEASE, FILL, COPY, LAUNCH, DESCRIBE, OPERATOR, DELETE = range(8)
+ALLOCATE, RELEASE, FILL, COPY, LAUNCH, DESCRIBE = range(6)
 #: Registers for floating-point arguments, and for all others (``INTEGERS`` in the engine). Further arguments are on
 #: the stack, in order, in 8 bytes each.
 FLOAT_REGISTERS, INTEGER_REGISTERS = 8, 8 if platform.machine() == "aarch64" else 6
 MAX_WORDS = 64  # of a launch: registers for integers, and words on the stack
 DTYPE_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # ``pb::dtype`` in passbench.h
-#: ``c10::ScalarType``, which torch's C interface takes.
-SCALAR_TYPES = {
-    "uint8": 0, "int8": 1, "int16": 2, "int32": 3, "int64": 4, "float16": 5, "float32": 6, "float64": 7,
-    "complex64": 9, "complex128": 10, "bool": 11, "bfloat16": 15,
-}  # fmt: skip
 _WORD = 8  # bytes
 #: The class of the functions of all libraries that ctypes loads.
 CppFunction: type = type(ctypes.CDLL(None).mprotect).__mro__[1]
@@ -63,7 +58,6 @@ class Assembler:
         self.words: list[int] = []
         self.functions: list[int] = []
         self.copies: list[int] = []
-        self._tensors: set[int] = set()  # the registers of operators' results
         self.constants: dict[int, int] = {0: 0}
         self.registers = 1
         self.lasting = frozenset(lasting)
@@ -82,25 +76,8 @@ class Assembler:
         return register
 
     def release(self, register: int) -> None:
-        """Release an allocation, or an operator's result, that is not lasting."""
-        self._step(DELETE if register in self._tensors else RELEASE, register)
-
-    def operator(self, name: str, count: int, arguments: Sequence[int], form: Form) -> int:
-        """Call an operator of torch's, and return the register of its result, which has this form.
-
-        ``arguments`` are the words of its ``count`` arguments (:mod:`pytest_passbench.runner.native_graph`).
-        """
-        register = self.register()
-        self._tensors.add(register)
-        text = name.encode() + bytes(_WORD - len(name) % _WORD)  # it ends with a zero
-        words = struct.unpack(f"<{len(text) // _WORD}q", text)
-        self._step(OPERATOR, register, int(register in self.lasting), *form_words(form), count, *arguments, *words)
-        return register
-
-    @property
-    def operates(self) -> bool:
-        """True if there is a call of an operator of torch's."""
-        return bool(self._tensors)
+        """Release an allocation that is not lasting."""
+        self._step(RELEASE, register)
 
     def describe(self, place: Address, form: int) -> None:
         """Describe an output: its place, and the index of its form."""
@@ -194,8 +171,6 @@ class Executable:
         self._resting, self._copies = engine.nothing, tuple(code.copies)
         self._registers = (ctypes.c_void_p * code.registers)()
         self._lasting = (ctypes.c_void_p * max(1, calls * len(code.lasting)))()
-        self._tensors = (ctypes.c_void_p * code.registers)()
-        self._lasting_tensors = (ctypes.c_void_p * max(1, calls * len(code.lasting)))()
         self._contents: Any = None
         for register, address in code.constants.items():
             self._registers[register] = address
@@ -204,8 +179,6 @@ class Executable:
         fields.steps, fields.end = start, start + _WORD * len(code.words)
         fields.registers = ctypes.addressof(self._registers)
         fields.lasting = ctypes.addressof(self._lasting)
-        fields.tensors = ctypes.addressof(self._tensors)
-        fields.lasting_tensors = ctypes.addressof(self._lasting_tensors)
 
     def rest(self) -> None:
         """Launch nothing from now on, and allocate memory full of zeros."""
@@ -253,16 +226,6 @@ class NativePlan(Executable):
         self._plan = PlanFields()
         super().__init__(code, engine, self._plan)
         self.call = engine.function(self._plan)
-
-
-def form_words(form: Form) -> list[int]:
-    """Return a form as words: torch's number of its dtype, the number of dimensions, sizes, strides.
-
-    Raises NotNative for a dtype that no operator of the engine's takes.
-    """
-    if form.dtype not in SCALAR_TYPES:
-        raise NotNative(f"gives {form.dtype} to an operator")
-    return [SCALAR_TYPES[form.dtype], len(form.shape), *form.shape, *form.strides]
 
 
 def returned_buffers(plan: LaunchPlan) -> set[int]:

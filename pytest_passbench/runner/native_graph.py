@@ -1,15 +1,11 @@
-"""A rewritten graph as one native block: the engine makes all its calls.
-
-It consists of plans, of views, and of products and convolutions that its passes leave to torch.
-"""
+"""A rewritten graph as one native block: the engine makes all its calls. It consists of plans and of views."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
 import operator
-import struct
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -20,7 +16,6 @@ from torch.fx import Graph, Node
 from pytest_passbench.plans.launch import ALIGNMENT_BYTES, Form, contiguous
 from pytest_passbench.protocol import MAX_OUTPUTS, Layout
 from pytest_passbench.rewrite.meta import RecordedForm
-from pytest_passbench.rewrite.operators import PRODUCTS
 from pytest_passbench.runner.engine import BlockFields, Engine
 from pytest_passbench.runner.native_code import (
     Address,
@@ -28,17 +23,11 @@ from pytest_passbench.runner.native_code import (
     Executable,
     NotNative,
     Places,
-    form_words,
     place_of,
     returned_buffers,
 )
 from pytest_passbench.runner.output_tables import OutputTables
 from pytest_passbench.runner.replay import Replayed
-from pytest_passbench.suite.opnames import op_name
-
-_WORD, _TENSOR, _LIST = range(3)  # ``Argument`` in engine.cpp
-_OTHER_NAMES = {"input": "self"}  # of torch.matmul, in place of the schema's
-TensorWords = Callable[[Any], list[int]]
 
 
 @dataclass(frozen=True)
@@ -56,8 +45,6 @@ class NativeBlock(Executable):
         self._fields_of_block = fields = BlockFields()
         super().__init__(code, engine, fields.plan, layout.slots)
         self.forms, self._engine, self._address = tuple(forms), engine, ctypes.addressof(fields)
-        #: True if the engine calls operators of torch's.
-        self.operates = code.operates
         empty = [0 in shape for shape in layout.shapes]
         offsets = [-1 if none else offset for offset, none in zip(layout.offsets, empty, strict=True)]
         self._offsets = (ctypes.c_int64 * max(1, len(offsets)))(*offsets)
@@ -73,13 +60,10 @@ class NativeBlock(Executable):
     def run(self, calls: int) -> None:
         """Make so many calls and describe their outputs, in the memory of the last block's.
 
-        Raises MemoryError, RuntimeError if an operator of torch's fails.
+        Raises MemoryError.
         """
-        outcome = self._engine.block(self._address, calls)
-        if outcome == 0:
+        if not self._engine.block(self._address, calls):
             raise MemoryError("there is no memory for a call")
-        if outcome < 0:
-            raise RuntimeError("an operator of torch's fails in the engine")
 
 
 def native_graph(graph: Graph, plans: Sequence[Replayed], engine: Engine, layout: Layout) -> NativeBlock:
@@ -94,8 +78,6 @@ def native_graph(graph: Graph, plans: Sequence[Replayed], engine: Engine, layout
         ends.setdefault(first.uses[register], []).append(register)
     writer = _GraphAssembler(graph, plans, layout, lasting, ends)
     forms = list(dict.fromkeys(view.form for view in writer.outputs))
-    if writer.code.operates and not engine.operates:
-        raise NotNative("calls operators by functions that this version of torch lacks")
     for view in writer.outputs:
         writer.code.describe(Address(0) if 0 in view.form.shape else view.place, forms.index(view.form))
     return NativeBlock(writer.code, engine, layout, forms)
@@ -116,7 +98,7 @@ class _GraphAssembler:
 
     ``lasting`` are the registers of the buffers that the graph returns. ``ends`` has the registers of other buffers
     by the last node that uses them. Both are known once the graph was written without them: ``outputs`` are the
-    returned tensors, ``buffers`` the registers of all plans' and operators' results, ``uses`` the last node that uses
+    returned tensors, ``buffers`` the registers of all plans' results, ``uses`` the last node that uses
     each register.
     """
 
@@ -151,7 +133,7 @@ class _GraphAssembler:
         elif node.op == "call_function" and id(node.target) in self._plans and not node.kwargs:
             self._values[node] = self._call(node, self._plans[id(node.target)])
         else:
-            self._values[node] = self._operator(node)
+            self._values[node] = self._view_of_argument(node)
 
     def _view(self, value: Any, user: Node) -> View:
         view = self._values.get(value) if isinstance(value, Node) else None
@@ -166,31 +148,15 @@ class _GraphAssembler:
             raise NotNative("takes an item of something else than a plan's results")
         return values[index]
 
-    def _operator(self, node: Node) -> View:
-        """Return the result of an operator of torch's: a view of an argument, or what the engine's call gives."""
+    def _view_of_argument(self, node: Node) -> View:
+        """Return the result of a node that gives a view of one of its arguments."""
         recorded = node.meta.get("passbench_form")
-        if not isinstance(recorded, RecordedForm) or node.meta.get("passbench_writes"):
-            raise NotNative("calls an operator that gives no tensor, or writes to one")
-        if recorded.base is not None:
-            base = self._as_recorded(recorded.base, node)
-            return View(Address(base.place.register, base.place.offset + recorded.offset), recorded.form)
-
-        def tensor(value: Any) -> list[int]:
-            view = self._as_recorded(value, node)
-            return [*view.place, *form_words(view.form)]
-
-        register = self.code.operator(*argument_words(node, tensor), recorded.form)
-        self.buffers.add(register)
-        self.uses[register] = node
-        return View(Address(register), recorded.form)
-
-    def _as_recorded(self, value: Any, user: Node) -> View:
-        """Return the view of a value that has the strides of eager's."""
-        view = self._view(value, user)
-        recorded = value.meta.get("passbench_form")
-        if not isinstance(recorded, RecordedForm) or recorded.form != view.form:
-            raise NotNative("gives an operator a tensor of other strides than eager's")
-        return view
+        if not isinstance(recorded, RecordedForm) or recorded.base is None or node.meta.get("passbench_writes"):
+            raise NotNative("calls an operator of torch's")
+        base, base_form = self._view(recorded.base, node), recorded.base.meta.get("passbench_form")
+        if not isinstance(base_form, RecordedForm) or base_form.form != base.form:
+            raise NotNative("gives a tensor of other strides than eager's")
+        return View(Address(base.place.register, base.place.offset + recorded.offset), recorded.form)
 
     def _call(self, node: Node, replayed: Replayed) -> View | tuple[View, ...]:
         plan, returned = replayed.plan, returned_buffers(replayed.plan)
@@ -217,55 +183,3 @@ def _check(replayed: Replayed, views: Sequence[View]) -> None:
         shared = view.place.register == other.place.register
         if shared and (index in replayed.written or other_index in replayed.written):
             raise NotNative("has a plan that writes to a tensor which may share memory with another")
-
-
-def argument_words(node: Node, tensor: TensorWords) -> tuple[str, int, list[int]]:
-    """Return the operator that a node calls, the number of its arguments, and these as words.
-
-    ``tensor`` gives the words of a tensor: its place and its form. Raises NotNative for any other operator, and for
-    arguments that its schema does not have.
-    """
-    name = op_name(node)
-    if name not in PRODUCTS or node.op not in ("call_function", "call_method"):
-        raise NotNative(f"calls {name}")
-    schema = getattr(torch.ops.aten, name).default._schema
-    words: list[int] = []
-    for parameter, value in zip(schema.arguments, _bound(node, schema.arguments), strict=True):
-        words += _words(str(parameter.type), parameter.N, value, tensor)
-    return f"aten::{name}", len(schema.arguments), words
-
-
-def _bound(node: Node, parameters: Any) -> Iterator[Any]:
-    """Return the value of each parameter. A dropout would draw other numbers than Python's call."""
-    names = {parameter.name for parameter in parameters}
-    keywords = {name if name in names else _OTHER_NAMES.get(name, name): value for name, value in node.kwargs.items()}
-    if len(node.args) > len(parameters) or not names.issuperset(keywords):
-        raise NotNative("calls an operator with other arguments than those of its schema")
-    for index, parameter in enumerate(parameters):
-        value = node.args[index] if index < len(node.args) else keywords.get(parameter.name, parameter.default_value)
-        if parameter.name == "dropout_p" and value:
-            raise NotNative("draws random numbers")
-        yield value
-
-
-def _words(kind: str, size: int | None, value: Any, tensor: TensorWords) -> list[int]:
-    inner = kind.removeprefix("Optional[").removesuffix("]") if kind.startswith("Optional") else kind
-    optional = inner != kind
-    if optional and value is None:
-        return [_WORD, 0]
-    if inner == "Tensor":
-        code, words = _TENSOR, tensor(value)
-    elif inner == "List[int]":
-        items = [value] if isinstance(value, int) else value
-        if not isinstance(items, (list, tuple)) or not all(type(item) is int for item in items):
-            raise NotNative("calls an operator with a list of something else than numbers")
-        if len(items) == 1:  # it stands for all
-            items = [*items] * (size or 1)
-        code, words = _LIST, [len(items), *items]
-    elif inner == "float" and isinstance(value, (int, float)):
-        code, words = _WORD, [int(struct.unpack("<q", struct.pack("<d", value))[0])]
-    elif inner in ("int", "bool") and isinstance(value, int):
-        code, words = _WORD, [int(value)]
-    else:
-        raise NotNative("calls an operator with an argument that the engine does not pass")
-    return [-1 - code if optional else code, *words]

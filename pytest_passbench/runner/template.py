@@ -166,7 +166,6 @@ def _ready(order: Order, pages: MappedPages, channel: socket.socket) -> Ready:
     warm["interpreted"] = kernels.triton and order.device == "cpu"
     native = _native(built, kernels, pages)
     report = {**report, "missed": False, **warm, "native": native is not None}
-    report["operates"] = native is not None and native.operates
     report["idles"] = order.device == "cpu" and all(plan.idles for plan in kernels.replayed)
     return Ready(built.call, pages, report, order.device, kernels.replayed, native, sizes)
 

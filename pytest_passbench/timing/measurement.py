@@ -105,8 +105,10 @@ class Arms:
         return math.exp(max(fmean(values) for values in self._whole(name)))
 
     def _whole(self, name: str) -> list[list[float]]:
-        sides = self.sides(name)
-        return orderless([self._pair(rounds, *sides, time=lambda block: block.whole_per_call) for rounds in self.pairs])
+        def whole(block: Block) -> float:
+            return block.whole_per_call
+
+        return orderless([self._pair(rounds, *self.sides(name), time=whole) for rounds in self.pairs])
 
     def _pair(
         self,

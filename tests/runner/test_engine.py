@@ -306,20 +306,10 @@ def test_a_block_at_rest_launches_nothing_and_an_empty_one_describes_as_many_out
     assert not any(bytes(tables.entries))
 
 
-OPERATORS = {
-    "linear": lambda f, x, y: (F.linear(f(x, y), x),),
-    "linear with a bias": lambda f, x, y: (F.linear(f(x, y), weight=y, bias=x.view(24)[2:6]), f(x, y)),
-    "matmul of views": lambda f, x, y: (f(x, y).view(2, 2, 6) @ y.t(), x.matmul(y.view(6, 4).contiguous())),
-    "mm and bmm": lambda f, x, y: (torch.mm(x, y.view(6, 4)), torch.bmm(f(x, y)[None], x.view(1, 6, 4))),
-    "conv1d": lambda f, x, y: (F.conv1d(f(x, y)[None], y.view(2, 4, 3), padding=1),),
-    "conv2d": lambda f, x, y: (torch.conv2d(f(x, y).view(1, 2, 3, 4), y.view(3, 2, 2, 2), x[0, :3], 1, (1, 0)),),
-    "conv3d": lambda f, x, y: (F.conv3d(x.view(1, 1, 2, 2, 6), f(x, y).view(3, 1, 2, 2, 2), stride=2, groups=1),),
-    "attention": lambda f, x, y: (
-        F.scaled_dot_product_attention(x.view(1, 1, 4, 6), y.view(1, 1, 4, 6), f(x, y).view(1, 1, 4, 6)),
-        F.scaled_dot_product_attention(x[None], y[None], y[None], is_causal=True, scale=0.5),
-        F.scaled_dot_product_attention(x[None], y[None], y[None], y.view(24)[:16].view(4, 4)),
-    ),
-    "a product between plans": lambda f, x, y: (f(torch.mm(F.linear(f(x, y), x), y), x), f(x, x)),
+VIEWS = {
+    "a view of a plan's result": lambda f, x, y: (f(x, y).view(2, 12),),
+    "a view between plans": lambda f, x, y: (f(f(x, y).view(24).view(4, 6), x),),
+    "views of an input": lambda f, x, y: (x.view(24)[8:], y.t(), f(x, y)),
 }
 
 
@@ -335,27 +325,21 @@ def recorded(function, replayed, slot):
     return module
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", VIEWS)
 @torch.no_grad()
-def test_a_product_in_the_engine_gives_the_bits_that_python_gives(engine, library, inputs, name):
+def test_views_in_the_engine_give_the_bits_that_python_gives(engine, library, inputs, name):
     mapped = MappedPages(os.dup(inputs.fd), inputs.layout)
     replayed = added(engine, library, (4, 6))
-    module = recorded(OPERATORS[name], replayed, mapped.slots[0])
-    if not engine.operates:
-        with pytest.raises(NotNative, match="this version of torch"):
-            native_graph(module.graph, [replayed], engine, inputs.layout)
-        return
+    module = recorded(VIEWS[name], replayed, mapped.slots[0])
     block = native_graph(module.graph, [replayed], engine, inputs.layout)
-    assert block.operates
     tables = OutputTables(len(mapped.slots), len(module(*mapped.slots[0])))
     block.place(mapped.address, tables)
-    for seed in range(3):
-        values = torch.randn(inputs.layout.size // 4, generator=torch.Generator().manual_seed(seed))
-        inputs.memory[:] = values.numpy().tobytes()
-        block.run(len(mapped.slots))
-        expected = [value for slot in mapped.slots for value in module(*slot)]
-        outputs = tensors_at(tables, block.forms, len(mapped.slots))
-        assert all(torch.equal(a, b) for a, b in zip(expected, outputs, strict=True))
+    values = torch.randn(inputs.layout.size // 4, generator=torch.Generator().manual_seed(1))
+    inputs.memory[:] = values.numpy().tobytes()
+    block.run(len(mapped.slots))
+    expected = [value for slot in mapped.slots for value in module(*slot)]
+    outputs = tensors_at(tables, block.forms, len(mapped.slots))
+    assert all(torch.equal(a, b) for a, b in zip(expected, outputs, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -363,9 +347,8 @@ def test_a_product_in_the_engine_gives_the_bits_that_python_gives(engine, librar
     [
         lambda f, x, y: (torch.relu(f(x, y)),),
         lambda f, x, y: (torch.relu_(f(x, y)),),
-        lambda f, x, y: (F.conv1d(f(x, y)[None], y.view(2, 4, 3), padding="same"),),
-        lambda f, x, y: (F.scaled_dot_product_attention(x[None], y[None], f(x, y)[None], None, 0.5),),
-        lambda f, x, y: (F.linear(f(x, y).t().contiguous().t(), x),),
+        lambda f, x, y: (F.linear(f(x, y), x),),
+        lambda f, x, y: (f(x, y), x.clone()),
     ],
 )
 @torch.no_grad()

@@ -165,7 +165,7 @@ class CudaTemplate(Template):
         """
         if self.runner is not None:
             return _ExistingRunner(self, self.runner, order.audit)
-        return _Turning(self, super().start_fork(replace(order, idle=None, native=None)))
+        return _Turning(self, super().start_fork(replace(order, idle=None)))
 
     def keep_inputs(self, keeper: Keeper) -> None:
         """Have the runner read its inputs from the keeper's memory."""

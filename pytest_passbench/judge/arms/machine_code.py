@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_passbench.judge.arms.processes import Gone
+
+#: The files of the libraries of C and C++, of mathematics and of OpenMP.
+_C_LIBRARIES = re.compile(r"(?:.*/)?lib(?:c|m|mvec|stdc\+\+|gcc_s|gomp)[-.][^/]*")
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,10 @@ class Mapping:
         except OSError:
             return False
         return (status.st_dev, status.st_ino) == (self.device, self.inode)
+
+    def is_c_library(self) -> bool:
+        """Return True if it is of an installed library of C or C++, of mathematics or of OpenMP."""
+        return _C_LIBRARIES.fullmatch(self.path) is not None
 
 
 def mapped(pid: int) -> frozenset[Mapping]:

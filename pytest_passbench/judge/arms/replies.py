@@ -69,7 +69,7 @@ _READY = Fields(
         "outputs": Whole(-1, 1 << 31),
     },
     optional={
-        **dict.fromkeys(("interpreted", "native", "operates", "idles"), Flag()),
+        **dict.fromkeys(("interpreted", "native", "idles"), Flag()),
         "generated": schema_of(GeneratedCode),
     },
 )

@@ -45,9 +45,8 @@ class ForkOrder:
     With ``rehearse`` a runner first runs a block on the present contents of the input pages, if its template
     :attr:`~Template.rehearses`. With ``audit`` its plans allocate memory full of drawn contents; apart from that,
     kernels can't tell it from other runners. With ``idle`` it launches no kernel, so no machine code of a candidate's
-    ever runs in it, and what kernels would have written has the contents of that name. ``native`` says whether the
-    engine makes its blocks; None leaves that to :meth:`Template.native`. ``place`` is a random number that decides
-    where in memory the runners work: all have the same, so that two runners of one program do not differ.
+    ever runs in it, and what kernels would have written has the contents of that name. ``place`` is a random number
+    that decides where in memory the runners work. All have the same, so that two runners of one program are alike.
     """
 
     program: GraphEffects
@@ -55,7 +54,6 @@ class ForkOrder:
     rehearse: bool = False
     audit: bool = False
     idle: str | None = None
-    native: bool | None = None
     place: int = field(default_factory=lambda: secrets.randbits(32))
 
 
@@ -210,21 +208,11 @@ class Template:
     def native(self, program: GraphEffects) -> bool:
         """True if the engine makes its blocks: without Python, and so with an empty block of another length.
 
-        Only under the pipeline ``direct``, since another pipeline's cost is part of what it measures. And not if it
-        :attr:`operates`: eager calls operators from Python, so to leave one to torch would seem faster than eager.
+        Only under the pipeline ``direct``, since another pipeline's cost is part of what it measures. No code of a
+        candidate's has run where it was found out whether the engine can.
         """
-        direct = self.arm.settings.pipeline == "direct"
-        return direct and not self.operates and self.can_be_native(program)
-
-    @property
-    def operates(self) -> bool:
-        """True if the engine's blocks call operators of torch's."""
-        return bool(self.report.get("operates"))
-
-    def can_be_native(self, program: GraphEffects) -> bool:
-        """True if the engine can make its blocks: no code of a candidate's has run where this was found out."""
         same = not program.mutated and self.report.get("outputs") == program.outputs
-        return bool(self.report.get("native")) and same
+        return self.arm.settings.pipeline == "direct" and bool(self.report.get("native")) and same
 
     @property
     def idles(self) -> bool:
@@ -249,7 +237,7 @@ class Template:
             "rehearse": order.rehearse and self.rehearses,
             "audit": order.audit,
             "idle": order.idle,
-            "native": self.native(order.program) if order.native is None else order.native,
+            "native": self.native(order.program),
         }
         try:
             with self.forking(parent_end):

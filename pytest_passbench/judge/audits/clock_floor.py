@@ -6,7 +6,8 @@ pipeline, the plans, the calls and the inputs are the same.
 
 The kernels' own time comes on top. Blocks of one more process are stopped at drawn moments, as a sampling profiler
 does it. The share of stops in the candidate's machine code is that code's share of the time. A kernel that makes the
-calls itself is seen there all the time, and time that it spends elsewhere is no gain.
+calls itself is seen there all the time, and time that it spends elsewhere is no gain. Kernels call the C library too
+(``erf``), so its code counts as theirs, and is left out of the floor.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from contextlib import closing
 from statistics import median
 
 from pytest_passbench.core.record import Finding
-from pytest_passbench.judge.arms import machine_code
 from pytest_passbench.judge.arms.forks import ArmFailed, fork_all
+from pytest_passbench.judge.arms.machine_code import Mapping, added, holds, mapped
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import ForkOrder, Template
@@ -52,7 +53,7 @@ MAX_HALF_WIDTH = 0.1
 COSTS = {ENGINE: (0.5e-6, 0.1e-6), PYTHON: (100e-6, 10e-6)}
 #: So many times shorter than the floor and the kernels' time together a block may seem.
 MAX_GAIN = 1.12
-#: A block so many times longer than its floor is above it in any case, and no pair's estimate is so many times shorter.
+#: A block so many times longer than its floor is above it in any case. So many times shorter, no pair may be.
 FAR = 2
 
 
@@ -85,8 +86,8 @@ class ClockFloor:
         """Return a violation if the candidate's blocks were shorter than an honest program's can be.
 
         The candidate's value is the estimate from its pairs. Several tries decide, each in new processes. Raises
-        ArmFailed for eager, and if the candidate's process failed in a try and the others do not decide. A candidate could
-        make them fail to be rid of this audit.
+        ArmFailed for eager, and if the candidate failed in a try and the others do not decide: it could fail to be
+        rid of this audit.
         """
         if not self._template.idles or self._share == math.inf or not self._could_gain:
             return []
@@ -96,7 +97,7 @@ class ClockFloor:
                 if number:  # eager's processes differ too, and the estimate is from several
                     self._clock.renew(EAGER)
                 excess, message = self._floor()
-                if excess <= 0 and self._kernels_count:
+                if excess <= 0 and self._kernels_count(self._least):
                     excess, message = self._with_kernels()
                 elif excess < -math.log(FAR):
                     return []
@@ -125,21 +126,19 @@ class ClockFloor:
         call, operator = COSTS[self._clock.maker(CANDIDATE)]
         return call + operator * self._operators > MARGIN * self._measured.per_call(CANDIDATE)
 
-    @property
-    def _kernels_count(self) -> bool:
-        """True if the kernels' time is needed: Python makes the calls, and they are not far above the floor."""
-        small = self._least <= (MAX_GAIN - 1) * self._share
-        return self._clock.maker(CANDIDATE) == PYTHON and not small
+    def _kernels_count(self, ratio: float) -> bool:
+        """Return True if the kernels' time counts too: Python makes the calls, and the floor is a large share."""
+        return self._clock.maker(CANDIDATE) == PYTHON and ratio > (MAX_GAIN - 1) * self._share
 
     def _floor(self) -> tuple[float, str]:
         """Hold the blocks against the floor. Return the log by which they are too short, and a message."""
-        self._least = math.inf
+        self._least, outside = math.inf, math.inf
         for contents in CONTENTS:
-            self._least = min(self._least, self._ratio_without_kernels(contents))
+            self._least, outside = min((self._least, outside), self._ratio_without_kernels(contents))
             excess = math.log(self._least * (1 - MARGIN) / self._likely_share)
             if excess <= 0:
                 break
-        self._floors.append(self._least)
+        self._floors.append(outside)
         return excess, (
             f"a block takes {self._share:.2f} times as long as eager's, and {self._least:.2f} times without its "
             "kernels: something else than the harness made its calls"
@@ -153,23 +152,30 @@ class ClockFloor:
             f"times and its kernels {kernels:.2f} times: something else than the harness made its calls"
         )
 
-    def _ratio_without_kernels(self, contents: str) -> float:
-        """Return the ratio of blocks without kernels, in a new process, to eager's.
+    def _ratio_without_kernels(self, contents: str) -> tuple[float, float]:
+        """Return the ratio of blocks without kernels, in a new process, to eager's; and the part outside C libraries.
 
-        ``contents`` are in place of what kernels would have written. It is infinite if eager's operators fail on
+        ``contents`` are in place of what kernels would have written. Both are infinite if eager's operators fail on
         others than the first, as an index of ones may be beyond its tensor. Raises ArmFailed for eager, and for the
         first contents.
         """
         try:
             with closing(self._forked(contents)) as runner:
-                return self._share_without_kernels(runner)
+                ratios = self._ratios_without_kernels(runner)
+                ratio = _lower_quartile(ratios.values)
+                if not self._kernels_count(ratio):
+                    return ratio, ratio
+                stops = _Stops(runner, self._clock)
+                while stops.vague:
+                    self._stop(stops, ratios)
+                return ratio, ratio * (1 - stops.share)
         except ArmFailed as failure:
             if failure.arm == EAGER or contents == CONTENTS[0]:
                 raise
-            return math.inf
+            return math.inf, math.inf
 
     def _ratio_of_kernels(self) -> float:
-        """Return the ratio of the time in the candidate's machine code, in a new process, to eager's blocks.
+        """Return the ratio of the time in kernels and C libraries, in a new process, to eager's blocks.
 
         Blocks that are timed, of which a call is verified, and blocks that are stopped come in drawn order. The ratio
         is 0 if Linux does not tell where a process is.
@@ -182,8 +188,11 @@ class ClockFloor:
                     ratios.measure()
                     self._verify(runner)
                 else:
-                    stops.stop(self._rng.uniform(0, LONGEST * median(ratios.seconds)))
+                    self._stop(stops, ratios)
             return stops.share * median(ratios.values)
+
+    def _stop(self, stops: _Stops, ratios: _Ratios) -> None:
+        stops.stop(self._rng.uniform(0, LONGEST * median(ratios.seconds)))
 
     def _verify(self, runner: Runner) -> None:
         """Compare a call of the block before with eager's on the same inputs."""
@@ -207,14 +216,14 @@ class ClockFloor:
             raise
         return runner
 
-    def _share_without_kernels(self, runner: Runner) -> float:
-        """Return the lower quartile of the ratios without kernels. The first few are enough if all are far below."""
+    def _ratios_without_kernels(self, runner: Runner) -> _Ratios:
+        """Return the ratios without kernels. The first few are enough if all are far below the blocks."""
         ratios = _Ratios(runner, self._clock)
         while ratios.vague:
             ratios.measure()
             if len(ratios.values) >= FEW_BLOCKS and self._share > CLEAR * max(ratios.values):
                 break
-        return _lower_quartile(ratios.values)
+        return ratios
 
 
 class _Ratios:
@@ -250,7 +259,7 @@ class _Ratios:
 
 
 class _Stops:
-    """The stops of a runner's blocks, each of which is in the candidate's machine code or not.
+    """The stops of a runner's blocks, each of which is in the candidate's machine code and C libraries, or elsewhere.
 
     What a library generates counts as the candidate's, unless eager's has generated code too (convolutions do so).
     """
@@ -259,6 +268,7 @@ class _Stops:
         self._runner, self._clock = runner, clock
         generated = any(not mapping.path for mapping in _added_code(clock.runners[EAGER]))
         self._code = [mapping for mapping in _added_code(runner) if mapping.path or not generated]
+        self._code += filter(Mapping.is_c_library, mapped(runner.pid))
         self._inside = self._all = self._tries = 0
 
     def stop(self, seconds: float) -> None:
@@ -268,7 +278,7 @@ class _Stops:
         address = self._clock.stopped_at(self._runner, self._clock.calls, seconds, first)
         if address is not None:
             self._all += 1
-            self._inside += machine_code.holds(self._code, address)
+            self._inside += holds(self._code, address)
 
     @property
     def vague(self) -> bool:
@@ -277,12 +287,12 @@ class _Stops:
 
     @property
     def share(self) -> float:
-        """The share of the stops that were in the candidate's machine code."""
+        """The share of the stops that were in the candidate's machine code and C libraries."""
         return self._inside / max(1, self._all)
 
 
-def _added_code(runner: Runner) -> frozenset[machine_code.Mapping]:
-    return machine_code.added(runner.pid, runner.template.arm.zygote)
+def _added_code(runner: Runner) -> frozenset[Mapping]:
+    return added(runner.pid, runner.template.arm.zygote)
 
 
 def _lower_quartile(values: list[float]) -> float:

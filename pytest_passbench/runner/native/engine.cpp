@@ -1,5 +1,5 @@
 // The engine: it makes the allocations, copies and launches of launch plans, and whole blocks of calls, without Python.
-// Operators of torch's are called by its C interface, if it has one. The engine also notes the signals of a traced call.
+// The engine also notes the signals of a traced call.
 //
 // A plan is a list of words. Each step is its kind, the number of words that follow it, and these words. Memory is
 // named by registers, which hold addresses. Register 0 always holds 0, so that a number is an operand too.
@@ -18,8 +18,7 @@ namespace {
 using word = int64_t;
 using byte = unsigned char;
 
-enum Kind : word { ALLOCATE, RELEASE, FILL, COPY, LAUNCH, DESCRIBE, OPERATOR, DELETE };
-enum Argument : word { WORD, TENSOR, LIST };  // of an operator; negative: the same, for an optional parameter
+enum Kind : word { ALLOCATE, RELEASE, FILL, COPY, LAUNCH, DESCRIBE };
 
 struct Plan {
   const word *steps, *end;
@@ -29,9 +28,6 @@ struct Plan {
   byte **lasting;  // memory for the outputs of a block's calls, which its later blocks use again
   word lasting_count, lasting_used;
   word *entry;  // in which the next output is described: an address, and the index of a form
-  void **tensors;  // the results of operators, by register
-  void **lasting_tensors;  // those that are outputs of the present block's calls
-  word lasting_tensor_count;
 };
 
 struct Block {
@@ -113,89 +109,13 @@ bool allocate(Plan &plan, byte *&place, size_t size, bool lasting) {
   return true;
 }
 
-// Of torch's C interface. Each function returns 0 if it succeeds.
-struct Torch {
-  int (*from_memory)(void *data, word dimensions, const word *sizes, const word *strides, word offset, int dtype,
-                     int device, int device_index, void **tensor);
-  int (*call)(const char *name, const char *overload, word *stack);  // it takes over what is on the stack
-  int (*remove)(void *tensor);
-  int (*data)(void *tensor, void **data);
-  int (*sizes)(void *tensor, word **sizes);
-  int (*strides)(void *tensor, word **strides);
-  int (*new_list)(size_t size, void **list);
-  int (*append)(void *list, word value);
-  int (*new_value)(word **value);
-} torch = {};
-
-// The form of a tensor, in words: dtype, number of dimensions, sizes, strides.
-struct Form {
-  word dtype, dimensions;
-  const word *sizes, *strides;
-  explicit Form(const word *at) : dtype(at[0]), dimensions(at[1]), sizes(at + 2), strides(at + 2 + at[1]) {}
-  word length() const { return 2 + 2 * dimensions; }
-};
-
-bool has_form(void *tensor, const Form &form) {
-  word *sizes, *strides;
-  size_t size = (size_t)form.dimensions * sizeof(word);
-  return !torch.sizes(tensor, &sizes) && !torch.strides(tensor, &strides) && !std::memcmp(sizes, form.sizes, size) &&
-         !std::memcmp(strides, form.strides, size);
-}
-
-// Put an operator's argument on its stack. Return the place behind it, or nothing if that fails.
-const word *argument(const Plan &plan, const word *at, word &value) {
-  word kind = at[0] < 0 ? -at[0] - 1 : at[0];
-  bool optional = *at++ < 0, failed = false;
-  if (kind == WORD) {
-    value = *at++;
-  } else if (kind == TENSOR) {
-    Form form(at + 2);
-    void *tensor;
-    failed = torch.from_memory(plan.registers[at[0]] + at[1], form.dimensions, form.sizes, form.strides, 0,
-                               (int)form.dtype, 0, 0, &tensor);
-    value = (word)tensor;
-    at += 2 + form.length();
-  } else {
-    void *list;
-    failed = torch.new_list((size_t)at[0], &list);
-    for (word i = 1; i <= at[0] && !failed; i++) failed = torch.append(list, at[i]);
-    value = (word)list;
-    at += 1 + at[0];
-  }
-  if (optional && !failed) {
-    word *place;
-    failed = torch.new_value(&place);
-    if (!failed) *place = std::exchange(value, (word)place);
-  }
-  return failed ? nullptr : at;
-}
-
-// Words: the register of the result, 1 if that is an output, its form, the number of arguments, these, the name.
-bool operate(Plan &plan, const word *at) {
-  word target = at[0], stack[MOST_STACKED];
-  bool lasting = at[1];
-  Form form(at + 2);
-  at += 2 + form.length();
-  word count = *at++;
-  for (word i = 0; i < count; i++)
-    if (!(at = argument(plan, at, stack[i]))) return false;
-  if (torch.call((const char *)at, "", stack)) return false;
-  void *tensor = (void *)stack[0], *data;
-  plan.tensors[target] = tensor;
-  if (lasting) plan.lasting_tensors[plan.lasting_tensor_count++] = tensor;
-  if (!has_form(tensor, form) || torch.data(tensor, &data)) return false;
-  plan.registers[target] = static_cast<byte *>(data);
-  return true;
-}
-
-enum Outcome : int { FAILED = -1, NO_MEMORY, DONE };
-
-Outcome execute(Plan &plan) {
+// Return false if there is no memory.
+bool execute(Plan &plan) {
   for (const word *step = plan.steps; step < plan.end; step += 2 + step[1]) {
     const word *at = step + 2;
     switch (step[0]) {
       case ALLOCATE:
-        if (!allocate(plan, plan.registers[at[0]], (size_t)at[1], at[2])) return NO_MEMORY;
+        if (!allocate(plan, plan.registers[at[0]], (size_t)at[1], at[2])) return false;
         break;
       case RELEASE:
         std::free(plan.registers[at[0]]);
@@ -214,15 +134,9 @@ Outcome execute(Plan &plan) {
         plan.entry[1] = at[2];
         plan.entry += 2;
         break;
-      case OPERATOR:
-        if (!operate(plan, at)) return FAILED;
-        break;
-      case DELETE:
-        torch.remove(plan.tensors[at[0]]);
-        break;
     }
   }
-  return DONE;
+  return true;
 }
 
 }  // namespace
@@ -244,7 +158,7 @@ namespace {
 void *run(void *self, void *const *arguments, intptr_t count) {
   Plan &plan = *static_cast<Plan *>(PyLong_AsVoidPtr(self));
   for (intptr_t i = 0; i < count; i++) plan.registers[1 + i] = static_cast<byte *>(PyLong_AsVoidPtr(arguments[i]));
-  if (execute(plan) != DONE) return PyErr_NoMemory();  // it has no operators
+  if (!execute(plan)) return PyErr_NoMemory();
   Py_IncRef(&_Py_NoneStruct);
   return &_Py_NoneStruct;
 }
@@ -286,9 +200,6 @@ void *passbench_function(void *plan) {
   return function;
 }
 
-// Use these functions of torch's.
-void passbench_use_torch(const Torch *functions) { torch = *functions; }
-
 // From now on write to ``place`` which signal a kernel brings about, once. The signal then ends the process as ever.
 int passbench_note_faults(word *place) {
   faults = place;
@@ -304,19 +215,17 @@ int passbench_note_faults(word *place) {
   return 1;
 }
 
-// Make the calls of a block and describe their outputs. Return 0 if there is no memory, -1 if an operator fails.
+// Make the calls of a block and describe their outputs. Return 0 if there is no memory.
 int passbench_block(Block *block, word calls) {
   Plan &plan = block->plan;
-  while (plan.lasting_tensor_count) torch.remove(plan.lasting_tensors[--plan.lasting_tensor_count]);
   plan.entry = block->entries;
   plan.lasting_used = 0;
   byte *inputs = block->inputs;
   for (word made = 0; made < calls; made++, inputs += block->stride) {
     for (word i = 0; i < block->input_count; i++)
       plan.registers[1 + i] = block->offsets[i] < 0 ? nullptr : inputs + block->offsets[i];
-    Outcome outcome = execute(plan);
-    if (outcome != DONE) return outcome;
+    if (!execute(plan)) return 0;
   }
-  return DONE;
+  return 1;
 }
 }
