@@ -34,3 +34,14 @@ def test_running_first_or_second_leaves_no_trace():
         assert max(rounds) - min(rounds) < 0.02
         assert sum(rounds) / len(rounds) == pytest.approx(0.05, abs=0.002)
     assert orderless([[(0.1, True), (0.2, True)]]) == [[0.1, 0.2]]
+
+
+def test_the_greatest_ratio_is_that_of_the_fastest_pair():
+    def pair(seconds):
+        times = {"eager": 1.0, "candidate": seconds}
+        orders = [("eager", "candidate"), ("candidate", "eager")] * 4
+        return [{arm: Block(0.9 * times[arm], 1, Disturbance(times[arm])) for arm in order} for order in orders]
+
+    measured = Arms(("eager", "candidate"), [pair(0.5), pair(0.1), pair(0.5)])
+    assert measured.greatest_whole_ratio("candidate") == pytest.approx(10)
+    assert measured.whole_ratio("candidate").ratio < 5

@@ -1,4 +1,4 @@
-"""Functions to watch and stop processes of a sandbox from outside: signals, CPU clocks, memory, written pages.
+"""Functions to watch and stop processes of a sandbox from outside: signals, CPU clocks, memory, machine code.
 
 The kernel gives a process its own copy of each page of a private mapping that it writes to. All other pages are still
 the judge's memory, so the judge need not read them to know their contents.
@@ -15,6 +15,7 @@ import re
 import signal
 import time
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,8 @@ more than five seconds."""
 _MAX_FILE_BYTES = 1 << 16  # read of a file of /proc
 _INNER = re.compile(r"^NSpid:.*?(\d+)$", re.M)
 _RESIDENT, _SHARE = re.compile(rb"^\d+ (\d+)"), re.compile(rb"^Pss: +(\d+) kB$", re.M)
+#: The files of the libraries of C and C++, of mathematics and of OpenMP.
+_C_LIBRARIES = re.compile(r"(?:.*/)?lib(?:c|m|mvec|stdc\+\+|gcc_s|gomp)[-.][^/]*")
 _libc = ctypes.CDLL(None, use_errno=True)
 for _function in (_libc.process_vm_readv, _libc.process_vm_writev):
     _function.argtypes = [
@@ -287,3 +290,58 @@ def own_pages(pid: int, address: int, size: int) -> list[range] | None:
     begin, edges = first * PAGE - address, np.flatnonzero(np.diff(private, prepend=False, append=False))
     ends = (begin + edges * PAGE).clip(0, size).reshape(-1, 2).tolist()
     return [range(start, end) for start, end in ends]
+
+
+@dataclass(frozen=True)
+class Code:
+    """An executable mapping: addresses, and the file by device and inode (0 if there is none) and by path."""
+
+    start: int
+    end: int
+    device: int
+    inode: int
+    path: str
+
+    @property
+    def installed(self) -> bool:
+        """True if it is of a file that the judge finds at the same path."""
+        try:
+            status = Path(self.path).stat()
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == (self.device, self.inode)
+
+    def is_c_library(self) -> bool:
+        """Return True if it is of an installed library of C or C++, of mathematics or of OpenMP."""
+        return _C_LIBRARIES.fullmatch(self.path) is not None
+
+
+def mapped_code(pid: int) -> frozenset[Code]:
+    """Return the executable mappings of a process. Raises Gone.
+
+    Source for the lines: proc(5), ``/proc/pid/maps``.
+    """
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+    except OSError as error:
+        raise Gone(f"process {pid} ended") from error
+    return frozenset(_mapping(*line.split(None, 5)) for line in lines if "x" in line.split(None, 2)[1])
+
+
+def _mapping(addresses: str, _access: str, _offset: str, device: str, inode: str, path: str = "") -> Code:
+    start, end = (int(address, 16) for address in addresses.split("-"))
+    major, minor = (int(number, 16) for number in device.split(":"))
+    return Code(start, end, os.makedev(major, minor), int(inode), path)
+
+
+def added_code(pid: int, ancestor: int) -> frozenset[Code]:
+    """Return what a process has mapped that the process it descends from has not, but for installed files.
+
+    Those are compiled kernels, and what libraries generate. Raises Gone.
+    """
+    return frozenset(mapping for mapping in mapped_code(pid) - mapped_code(ancestor) if not mapping.installed)
+
+
+def in_code(mappings: Iterable[Code], address: int) -> bool:
+    """Return True if the address is in one of these mappings."""
+    return any(mapping.start <= address < mapping.end for mapping in mappings)

@@ -149,14 +149,12 @@ class Watch:
     def instruction(self) -> int | None:
         """Return the address of the instruction that comes next for its stopped first thread.
 
-        Return None if the kernel does not tell. In a system call it is the one after that.
+        In a system call it is the one after that. Return None if Linux does not tell, or if the process has ended.
         """
         try:
             words = Path(f"/proc/{self.pid}/syscall").read_text().split()
-        except (PermissionError, FileNotFoundError):
+        except OSError:
             return None
-        except OSError as error:
-            raise _Ended(f"process {self.pid} ended") from error
         return int(words[-1], 16) if len(words) > 1 else None
 
     def memory(self) -> tuple[int, int]:

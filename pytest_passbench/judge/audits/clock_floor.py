@@ -19,8 +19,8 @@ from statistics import median
 
 from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms.forks import ArmFailed, fork_all
-from pytest_passbench.judge.arms.machine_code import Mapping, added, holds, mapped
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
+from pytest_passbench.judge.arms.processes import Code, added_code, in_code, mapped_code
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import ForkOrder, Template
 from pytest_passbench.judge.audits.blocks import Blocks
@@ -266,9 +266,9 @@ class _Stops:
 
     def __init__(self, runner: Runner, clock: CpuClock) -> None:
         self._runner, self._clock = runner, clock
-        generated = any(not mapping.path for mapping in _added_code(clock.runners[EAGER]))
-        self._code = [mapping for mapping in _added_code(runner) if mapping.path or not generated]
-        self._code += filter(Mapping.is_c_library, mapped(runner.pid))
+        generated = any(not mapping.path for mapping in _new_code(clock.runners[EAGER]))
+        self._code = [mapping for mapping in _new_code(runner) if mapping.path or not generated]
+        self._code += filter(Code.is_c_library, mapped_code(runner.pid))
         self._inside = self._all = self._tries = 0
 
     def stop(self, seconds: float) -> None:
@@ -278,7 +278,7 @@ class _Stops:
         address = self._clock.stopped_at(self._runner, self._clock.calls, seconds, first)
         if address is not None:
             self._all += 1
-            self._inside += holds(self._code, address)
+            self._inside += in_code(self._code, address)
 
     @property
     def vague(self) -> bool:
@@ -291,8 +291,8 @@ class _Stops:
         return self._inside / max(1, self._all)
 
 
-def _added_code(runner: Runner) -> frozenset[Mapping]:
-    return added(runner.pid, runner.template.arm.zygote)
+def _new_code(runner: Runner) -> frozenset[Code]:
+    return added_code(runner.pid, runner.template.arm.zygote)
 
 
 def _lower_quartile(values: list[float]) -> float:

@@ -1,15 +1,20 @@
-"""The pages of a private mapping that a process has written to."""
+"""The pages of a private mapping that a process has written to, and the machine code that it has mapped."""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
 import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.judge.arms.processes import PAGE, own_pages
+from pytest_passbench.judge.arms.processes import PAGE, Gone, added_code, in_code, mapped_code, own_pages
 
 PAGES = 32
 BYTES = st.integers(0, 9 * PAGE)
@@ -36,3 +41,56 @@ def test_what_was_written_lies_in_the_ranges_and_what_was_only_read_does_not(wri
 
 def test_nothing_is_known_of_a_process_that_is_not_there():
     assert own_pages(1 << 22, 0, PAGE) is None
+
+
+PROGRAM = """
+import ctypes, mmap, os, sys
+pid = os.fork()
+if pid == 0:
+    if len(sys.argv) > 1:
+        memory = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+        kernel = os.memfd_create("kernel")
+        os.write(kernel, open(sys.argv[1], "rb").read())
+        libraries = ctypes.CDLL(f"/proc/self/fd/{kernel}"), ctypes.CDLL(sys.argv[1])
+    print(os.getpid(), os.getppid(), flush=True)
+    sys.stdin.read()
+    os._exit(0)
+os.waitpid(pid, 0)
+"""
+
+
+@contextmanager
+def forked(*library: Path):
+    """Yield the ids of a process and of its parent. The first has mapped further code if ``library`` is given."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *library], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield tuple(map(int, process.stdout.readline().split()))
+        process.stdin.close()
+
+
+def test_a_fork_has_added_nothing():
+    with forked() as (pid, parent):
+        assert mapped_code(pid)
+        assert not added_code(pid, parent)
+
+
+def test_memory_with_code_and_files_without_a_path_are_added(tmp_path):
+    source, library = tmp_path / "own.c", tmp_path / "own.so"
+    source.write_text("int own(void) { return 1; }")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    with forked(library) as (pid, parent):
+        code = added_code(pid, parent)
+    # The library itself is a file that the judge finds at the same path.
+    assert sorted(mapping.path for mapping in code) == ["", "/memfd:kernel (deleted)"]
+    start = next(mapping.start for mapping in code if not mapping.path)
+    assert in_code(code, start)
+    assert in_code(code, start + mmap.PAGESIZE - 1)
+    assert not in_code(code, 1)
+
+
+def test_a_process_that_ended_is_gone():
+    with forked() as (pid, _parent):
+        pass
+    with pytest.raises(Gone, match=str(pid)):
+        mapped_code(pid)

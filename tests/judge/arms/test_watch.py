@@ -45,6 +45,25 @@ def test_a_process_that_gets_no_turn_for_six_seconds_is_waited_for():
         process.wait()
 
 
+def test_the_next_instruction_of_a_stopped_process_is_in_its_machine_code():
+    endless = "print(1, flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", endless], stdout=subprocess.PIPE) as process:
+        try:
+            process.stdout.readline()
+            watch, addresses = Watch(process.pid), set()
+            for _ in range(20):
+                processes.stop(process.pid)
+                watch.wait_stopped()
+                addresses.add(watch.instruction())
+                processes.go_on(process.pid)
+            code = processes.mapped_code(process.pid)
+            assert all(processes.in_code(code, address) for address in addresses)
+            watch.close()
+        finally:
+            process.kill()
+    assert watch.instruction() is None
+
+
 def test_a_stopped_process_is_seen_as_such():
     process = subprocess.Popen(["sleep", "60"])
     watch = Watch(process.pid)
