@@ -27,8 +27,8 @@ more than five seconds."""
 _MAX_FILE_BYTES = 1 << 16  # read of a file of /proc
 _INNER = re.compile(r"^NSpid:.*?(\d+)$", re.M)
 _RESIDENT, _SHARE = re.compile(rb"^\d+ (\d+)"), re.compile(rb"^Pss: +(\d+) kB$", re.M)
-#: The files of the libraries of C and C++, of mathematics and of OpenMP.
-_C_LIBRARIES = re.compile(r"(?:.*/)?lib(?:c|m|mvec|stdc\+\+|gcc_s|gomp)[-.][^/]*")
+#: The files of libraries that kernels call: of mathematics, and of OpenMP.
+_KERNELS_LIBRARIES = re.compile(r"(?:.*/)?lib(?:m|mvec|gomp)[-.][^/]*")
 _libc = ctypes.CDLL(None, use_errno=True)
 for _function in (_libc.process_vm_readv, _libc.process_vm_writev):
     _function.argtypes = [
@@ -311,9 +311,9 @@ class Code:
             return False
         return (status.st_dev, status.st_ino) == (self.device, self.inode)
 
-    def is_c_library(self) -> bool:
-        """Return True if it is of an installed library of C or C++, of mathematics or of OpenMP."""
-        return _C_LIBRARIES.fullmatch(self.path) is not None
+    def is_kernels_library(self) -> bool:
+        """Return True if it is of a library of mathematics or of OpenMP."""
+        return _KERNELS_LIBRARIES.fullmatch(self.path) is not None
 
 
 def mapped_code(pid: int) -> frozenset[Code]:

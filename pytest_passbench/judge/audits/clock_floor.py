@@ -6,8 +6,8 @@ pipeline, the plans, the calls and the inputs are the same.
 
 The kernels' own time comes on top. Blocks of one more process are stopped at drawn moments, as a sampling profiler
 does it. The share of stops in the candidate's machine code is that code's share of the time. A kernel that makes the
-calls itself is seen there all the time, and time that it spends elsewhere is no gain. Kernels call the C library too
-(``erf``), so its code counts as theirs, and is left out of the floor.
+calls itself is seen there all the time, and time that it spends elsewhere is no gain. Kernels call libraries of
+mathematics (``erf``), so their code counts as the kernels', and is left out of the floor.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class ClockFloor:
         )
 
     def _ratio_without_kernels(self, contents: str) -> tuple[float, float]:
-        """Return the ratio of blocks without kernels, in a new process, to eager's; and the part outside C libraries.
+        """Return the ratio of blocks without kernels, in a new process, to eager's; and the part outside kernels' libraries.
 
         ``contents`` are in place of what kernels would have written. Both are infinite if eager's operators fail on
         others than the first, as an index of ones may be beyond its tensor. Raises ArmFailed for eager, and for the
@@ -175,7 +175,7 @@ class ClockFloor:
             return math.inf, math.inf
 
     def _ratio_of_kernels(self) -> float:
-        """Return the ratio of the time in kernels and C libraries, in a new process, to eager's blocks.
+        """Return the ratio of the time in kernels and their libraries, in a new process, to eager's blocks.
 
         Blocks that are timed, of which a call is verified, and blocks that are stopped come in drawn order. The ratio
         is 0 if Linux does not tell where a process is.
@@ -259,7 +259,7 @@ class _Ratios:
 
 
 class _Stops:
-    """The stops of a runner's blocks, each of which is in the candidate's machine code and C libraries, or elsewhere.
+    """The stops of a runner's blocks, each of which is in the candidate's machine code or its libraries, or elsewhere.
 
     What a library generates counts as the candidate's, unless eager's has generated code too (convolutions do so).
     """
@@ -268,7 +268,7 @@ class _Stops:
         self._runner, self._clock = runner, clock
         generated = any(not mapping.path for mapping in _new_code(clock.runners[EAGER]))
         self._code = [mapping for mapping in _new_code(runner) if mapping.path or not generated]
-        self._code += filter(Code.is_c_library, mapped_code(runner.pid))
+        self._code += filter(Code.is_kernels_library, mapped_code(runner.pid))
         self._inside = self._all = self._tries = 0
 
     def stop(self, seconds: float) -> None:
@@ -287,7 +287,7 @@ class _Stops:
 
     @property
     def share(self) -> float:
-        """The share of the stops that were in the candidate's machine code and C libraries."""
+        """The share of the stops that were in the candidate's machine code or its libraries."""
         return self._inside / max(1, self._all)
 
 
