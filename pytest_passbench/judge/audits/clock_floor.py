@@ -153,9 +153,9 @@ class ClockFloor:
         )
 
     def _ratio_without_kernels(self, contents: str) -> tuple[float, float]:
-        """Return the ratio of blocks without kernels, in a new process, to eager's; and the part outside kernels' libraries.
+        """Return the ratio of blocks without kernels, in a new process, to eager's.
 
-        ``contents`` are in place of what kernels would have written. Both are infinite if eager's operators fail on
+        Return the part of it outside kernels' libraries too. ``contents`` are in place of what kernels would have written. Both are infinite if eager's operators fail on
         others than the first, as an index of ones may be beyond its tensor. Raises ArmFailed for eager, and for the
         first contents.
         """
@@ -259,7 +259,7 @@ class _Ratios:
 
 
 class _Stops:
-    """The stops of a runner's blocks, each of which is in the candidate's machine code or its libraries, or elsewhere.
+    """The stops of a runner's blocks: each is in the candidate's machine code or its libraries, or elsewhere.
 
     What a library generates counts as the candidate's, unless eager's has generated code too (convolutions do so).
     """
