@@ -155,9 +155,9 @@ class ClockFloor:
     def _ratio_without_kernels(self, contents: str) -> tuple[float, float]:
         """Return the ratio of blocks without kernels, in a new process, to eager's.
 
-        Return the part of it outside kernels' libraries too. ``contents`` are in place of what kernels would have written. Both are infinite if eager's operators fail on
-        others than the first, as an index of ones may be beyond its tensor. Raises ArmFailed for eager, and for the
-        first contents.
+        Return the part of it outside kernels' libraries too. ``contents`` are in place of what kernels would have
+        written. Both are infinite if eager's operators fail on others than the first, as an index of ones may be
+        beyond its tensor. Raises ArmFailed for eager, and for the first contents.
         """
         try:
             with closing(self._forked(contents)) as runner:
