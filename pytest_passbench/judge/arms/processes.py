@@ -335,11 +335,17 @@ def _mapping(addresses: str, _access: str, _offset: str, device: str, inode: str
 
 
 def added_code(pid: int, ancestor: int) -> frozenset[Code]:
-    """Return what a process has mapped that the process it descends from has not, but for installed files.
+    """Return the code of a process that is neither its ancestor's nor of installed files, or that it has changed.
 
-    Those are compiled kernels, and what libraries generate. Raises Gone.
+    Those are compiled kernels, and what libraries generate. A page of a file that a process has written to is its own
+    (:func:`own_pages`), whatever is allowed there now. Raises Gone.
     """
-    return frozenset(mapping for mapping in mapped_code(pid) - mapped_code(ancestor) if not mapping.installed)
+    before = mapped_code(ancestor)
+    return frozenset(
+        code
+        for code in mapped_code(pid)
+        if own_pages(pid, code.start, code.end - code.start) or not (code in before or code.installed)
+    )
 
 
 def in_code(mappings: Iterable[Code], address: int) -> bool:

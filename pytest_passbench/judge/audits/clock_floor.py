@@ -266,8 +266,9 @@ class _Stops:
 
     def __init__(self, runner: Runner, clock: CpuClock) -> None:
         self._runner, self._clock = runner, clock
-        generated = any(not mapping.path for mapping in _new_code(clock.runners[EAGER]))
-        self._code = [mapping for mapping in _new_code(runner) if mapping.path or not generated]
+        eager, zygote = (mapped_code(pid) for pid in _and_zygote(clock.runners[EAGER]))
+        generates = any(not code.path for code in eager - zygote)
+        self._code = [code for code in added_code(*_and_zygote(runner)) if code.path or not generates]
         self._code += filter(Code.is_kernels_library, mapped_code(runner.pid))
         self._inside = self._all = self._tries = 0
 
@@ -291,8 +292,9 @@ class _Stops:
         return self._inside / max(1, self._all)
 
 
-def _new_code(runner: Runner) -> frozenset[Code]:
-    return added_code(runner.pid, runner.template.arm.zygote)
+def _and_zygote(runner: Runner) -> tuple[int, int]:
+    """Return the ids of a runner and of the zygote that it descends from."""
+    return runner.pid, runner.template.arm.zygote
 
 
 def _lower_quartile(values: list[float]) -> float:

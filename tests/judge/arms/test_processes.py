@@ -45,6 +45,7 @@ def test_nothing_is_known_of_a_process_that_is_not_there():
 
 PROGRAM = """
 import ctypes, mmap, os, sys
+before = ctypes.CDLL(sys.argv[2]) if len(sys.argv) > 2 else None
 pid = os.fork()
 if pid == 0:
     if len(sys.argv) > 1:
@@ -52,6 +53,12 @@ if pid == 0:
         kernel = os.memfd_create("kernel")
         os.write(kernel, open(sys.argv[1], "rb").read())
         libraries = ctypes.CDLL(f"/proc/self/fd/{kernel}"), ctypes.CDLL(sys.argv[1])
+        if len(sys.argv) > 2:
+            page = ctypes.cast(before.own, ctypes.c_void_p).value & -mmap.PAGESIZE
+            for access in mmap.PROT_READ | mmap.PROT_WRITE, mmap.PROT_READ | mmap.PROT_EXEC:
+                ctypes.CDLL(None).mprotect(ctypes.c_void_p(page), mmap.PAGESIZE, access)
+                if access & mmap.PROT_WRITE:
+                    ctypes.memset(page, 0x90, 1)
     print(os.getpid(), os.getppid(), flush=True)
     sys.stdin.read()
     os._exit(0)
@@ -60,10 +67,13 @@ os.waitpid(pid, 0)
 
 
 @contextmanager
-def forked(*library: Path):
-    """Yield the ids of a process and of its parent. The first has mapped further code if ``library`` is given."""
+def forked(*libraries: Path):
+    """Yield the ids of a process and of its parent.
+
+    The first maps further code if there is a library. It has written to the code of a second one, which both have.
+    """
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *library], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PROGRAM, *libraries], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         yield tuple(map(int, process.stdout.readline().split()))
         process.stdin.close()
@@ -75,11 +85,22 @@ def test_a_fork_has_added_nothing():
         assert not added_code(pid, parent)
 
 
-def test_memory_with_code_and_files_without_a_path_are_added(tmp_path):
-    source, library = tmp_path / "own.c", tmp_path / "own.so"
+def library(folder: Path, name: str) -> Path:
+    source, result = folder / "own.c", folder / f"{name}.so"
     source.write_text("int own(void) { return 1; }")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-    with forked(library) as (pid, parent):
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", result, source], check=True)
+    return result
+
+
+def test_code_that_a_process_has_written_to_is_added(tmp_path):
+    with forked(library(tmp_path, "new"), library(tmp_path, "changed")) as (pid, parent):
+        code = added_code(pid, parent)
+    assert str(tmp_path / "changed.so") in {mapping.path for mapping in code}
+    assert str(tmp_path / "new.so") not in {mapping.path for mapping in code}
+
+
+def test_memory_with_code_and_files_without_a_path_are_added(tmp_path):
+    with forked(library(tmp_path, "own")) as (pid, parent):
         code = added_code(pid, parent)
     # The library itself is a file that the judge finds at the same path.
     assert sorted(mapping.path for mapping in code) == ["", "/memfd:kernel (deleted)"]
