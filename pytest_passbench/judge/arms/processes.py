@@ -311,6 +311,10 @@ class Code:
             return False
         return (status.st_dev, status.st_ino) == (self.device, self.inode)
 
+    def holds(self, address: int) -> bool:
+        """Return True if the address is in it."""
+        return self.start <= address < self.end
+
     def is_kernels_library(self) -> bool:
         """Return True if it is of a library of mathematics or of OpenMP."""
         return _KERNELS_LIBRARIES.fullmatch(self.path) is not None
@@ -325,10 +329,10 @@ def mapped_code(pid: int) -> frozenset[Code]:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
     except OSError as error:
         raise Gone(f"process {pid} ended") from error
-    return frozenset(_mapping(*line.split(None, 5)) for line in lines if "x" in line.split(None, 2)[1])
+    return frozenset(_code(*line.split(None, 5)) for line in lines if "x" in line.split(None, 2)[1])
 
 
-def _mapping(addresses: str, _access: str, _offset: str, device: str, inode: str, path: str = "") -> Code:
+def _code(addresses: str, _access: str, _offset: str, device: str, inode: str, path: str = "") -> Code:
     start, end = (int(address, 16) for address in addresses.split("-"))
     major, minor = (int(number, 16) for number in device.split(":"))
     return Code(start, end, os.makedev(major, minor), int(inode), path)
@@ -346,8 +350,3 @@ def added_code(pid: int, ancestor: int) -> frozenset[Code]:
         for code in mapped_code(pid)
         if own_pages(pid, code.start, code.end - code.start) or not (code in before or code.installed)
     )
-
-
-def in_code(mappings: Iterable[Code], address: int) -> bool:
-    """Return True if the address is in one of these mappings."""
-    return any(mapping.start <= address < mapping.end for mapping in mappings)

@@ -15,12 +15,13 @@ from __future__ import annotations
 import math
 import time
 from contextlib import closing
+from functools import cached_property
 from statistics import median
 
 from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms.forks import ArmFailed, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
-from pytest_passbench.judge.arms.processes import Code, added_code, in_code, mapped_code
+from pytest_passbench.judge.arms.processes import Code, added_code, mapped_code
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import ForkOrder, Template
 from pytest_passbench.judge.audits.blocks import Blocks
@@ -148,8 +149,8 @@ class ClockFloor:
         """Hold the blocks against the floor and the kernels' time together. Return as :meth:`_floor` does."""
         floor, kernels = _lower_quartile(self._floors), self._ratio_of_kernels()
         return math.log((floor + kernels) / (MAX_GAIN * self._likely_share)), (
-            f"a block takes {self._share:.2f} times as long as eager's, its program without kernels {floor:.2f} "
-            f"times and its kernels {kernels:.2f} times: something else than the harness made its calls"
+            f"a block takes {self._share:.2f} times as long as eager's, {floor:.2f} times without its kernels, and "
+            f"these {kernels:.2f} times: something else than the harness made its calls"
         )
 
     def _ratio_without_kernels(self, contents: str) -> tuple[float, float]:
@@ -161,18 +162,20 @@ class ClockFloor:
         """
         try:
             with closing(self._forked(contents)) as runner:
-                ratios = self._ratios_without_kernels(runner)
+                ratios, stops = _Ratios(runner, self._clock), _Stops(runner, self._clock)
+                while ratios.vague and not self._far_below(ratios.values):
+                    ratios.measure()
                 ratio = _lower_quartile(ratios.values)
-                if not self._kernels_count(ratio):
-                    return ratio, ratio
-                stops = _Stops(runner, self._clock)
-                while stops.vague:
+                while stops.vague and self._kernels_count(ratio):
                     self._stop(stops, ratios)
                 return ratio, ratio * (1 - stops.share)
         except ArmFailed as failure:
             if failure.arm == EAGER or contents == CONTENTS[0]:
                 raise
             return math.inf, math.inf
+
+    def _far_below(self, ratios: list[float]) -> bool:
+        return len(ratios) >= FEW_BLOCKS and self._share > CLEAR * max(ratios)
 
     def _ratio_of_kernels(self) -> float:
         """Return the ratio of the time in kernels and their libraries, in a new process, to eager's blocks.
@@ -216,15 +219,6 @@ class ClockFloor:
             raise
         return runner
 
-    def _ratios_without_kernels(self, runner: Runner) -> _Ratios:
-        """Return the ratios without kernels. The first few are enough if all are far below the blocks."""
-        ratios = _Ratios(runner, self._clock)
-        while ratios.vague:
-            ratios.measure()
-            if len(ratios.values) >= FEW_BLOCKS and self._share > CLEAR * max(ratios.values):
-                break
-        return ratios
-
 
 class _Ratios:
     """The ratios of a runner's blocks to eager's beside them. ``seconds`` are those of the runner's.
@@ -241,11 +235,10 @@ class _Ratios:
         """Run a block of each. Raises ArmFailed."""
         first = (EAGER, CANDIDATE)[len(self._all) % 2]
         blocks = self._clock.beside(self._runner, self._clock.calls, first)
-        ratio = blocks[CANDIDATE].seconds / blocks[EAGER].seconds
         self.seconds.append(blocks[CANDIDATE].seconds)
-        self._all.append(ratio)
+        self._all.append(blocks[CANDIDATE].seconds / blocks[EAGER].seconds)
         if not any(disturbed(block.noise) for block in blocks.values()):
-            self._quiet.append(ratio)
+            self._quiet.append(self._all[-1])
 
     @property
     def vague(self) -> bool:
@@ -266,20 +259,22 @@ class _Stops:
 
     def __init__(self, runner: Runner, clock: CpuClock) -> None:
         self._runner, self._clock = runner, clock
-        eager, zygote = (mapped_code(pid) for pid in _and_zygote(clock.runners[EAGER]))
-        generates = any(not code.path for code in eager - zygote)
-        self._code = [code for code in added_code(*_and_zygote(runner)) if code.path or not generates]
-        self._code += filter(Code.is_kernels_library, mapped_code(runner.pid))
         self._inside = self._all = self._tries = 0
+
+    @cached_property
+    def _code(self) -> list[Code]:
+        eager, zygote = (mapped_code(pid) for pid in _and_zygote(self._clock.runners[EAGER]))
+        generates = any(not code.path for code in eager - zygote)
+        added = [code for code in added_code(*_and_zygote(self._runner)) if code.path or not generates]
+        return [*added, *filter(Code.is_kernels_library, mapped_code(self._runner.pid))]
 
     def stop(self, seconds: float) -> None:
         """Stop a block so many seconds after its begin, if it lasts as long. Raises ArmFailed."""
-        first = (EAGER, CANDIDATE)[self._tries % 2]
         self._tries += 1
+        first = (EAGER, CANDIDATE)[self._tries % 2]
         address = self._clock.stopped_at(self._runner, self._clock.calls, seconds, first)
-        if address is not None:
-            self._all += 1
-            self._inside += in_code(self._code, address)
+        self._all += address is not None
+        self._inside += address is not None and any(code.holds(address) for code in self._code)
 
     @property
     def vague(self) -> bool:

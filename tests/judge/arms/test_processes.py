@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.judge.arms.processes import PAGE, Gone, added_code, in_code, mapped_code, own_pages
+from pytest_passbench.judge.arms.processes import PAGE, Gone, added_code, mapped_code, own_pages
 
 PAGES = 32
 BYTES = st.integers(0, 9 * PAGE)
@@ -104,10 +104,10 @@ def test_memory_with_code_and_files_without_a_path_are_added(tmp_path):
         code = added_code(pid, parent)
     # The library itself is a file that the judge finds at the same path.
     assert sorted(mapping.path for mapping in code) == ["", "/memfd:kernel (deleted)"]
-    start = next(mapping.start for mapping in code if not mapping.path)
-    assert in_code(code, start)
-    assert in_code(code, start + mmap.PAGESIZE - 1)
-    assert not in_code(code, 1)
+    (memory,) = (mapping for mapping in code if not mapping.path)
+    assert memory.holds(memory.start)
+    assert memory.holds(memory.start + mmap.PAGESIZE - 1)
+    assert not memory.holds(memory.start - 1)
 
 
 def test_a_process_that_ended_is_gone():

@@ -128,7 +128,7 @@ def test_a_block_as_short_as_its_program_without_kernels_is_a_violation_under_dy
     (record, *_) = bench.records(pipeline="dynamo", audit="standard")
     floors = [finding for finding in record.findings if finding.rule == "floor"]
     assert len(floors) == 1
-    assert "and its kernels" in floors[0].message
+    assert "and these" in floors[0].message
 
 
 def failing(monkeypatch, times):
