@@ -41,7 +41,7 @@ QUARTER = 4  # one block in so many may be shorter than the value that counts: b
 #: What a program without kernels computes with in their results' place: the least time counts. An operator of eager's
 #: may be slow for any one of them: a division by zeros, or a product with results that are the same tensor each time.
 CONTENTS = ("zeros", "ones", "fresh")
-STOPS = 48  # of blocks of a process, each at another moment
+FEW_STOPS, STOPS = 12, 48  # of blocks of a process, each at another moment: few, if none of them is in kernels
 LONGEST = 1.25  # times the median block: the latest moment of a stop
 #: A program that is slower than the first so many of these blocks, each by this factor, is above its floor.
 FEW_BLOCKS, CLEAR = 4, 1.2
@@ -279,7 +279,7 @@ class _Stops:
     @property
     def vague(self) -> bool:
         """True if more stops are needed."""
-        return self._all < STOPS and self._tries < 2 * STOPS
+        return self._all < (STOPS if self._inside else FEW_STOPS) and self._tries < 2 * STOPS
 
     @property
     def share(self) -> float:
