@@ -9,6 +9,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from statistics import fmean, median
 from typing import Protocol
 
@@ -105,10 +106,8 @@ class Arms:
         return math.exp(max(fmean(values) for values in self._whole(name)))
 
     def _whole(self, name: str) -> list[list[float]]:
-        def whole(block: Block) -> float:
-            return block.whole_per_call
-
-        return orderless([self._pair(rounds, *self.sides(name), time=whole) for rounds in self.pairs])
+        time = attrgetter("whole_per_call")
+        return orderless([self._pair(rounds, *self.sides(name), time=time) for rounds in self.pairs])
 
     def _pair(
         self,

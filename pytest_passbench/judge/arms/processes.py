@@ -311,13 +311,14 @@ class Code:
             return False
         return (status.st_dev, status.st_ino) == (self.device, self.inode)
 
+    @property
+    def of_kernels_library(self) -> bool:
+        """True if it is of a library of mathematics or of OpenMP."""
+        return _KERNELS_LIBRARIES.fullmatch(self.path) is not None
+
     def holds(self, address: int) -> bool:
         """Return True if the address is in it."""
         return self.start <= address < self.end
-
-    def is_kernels_library(self) -> bool:
-        """Return True if it is of a library of mathematics or of OpenMP."""
-        return _KERNELS_LIBRARIES.fullmatch(self.path) is not None
 
 
 def mapped_code(pid: int) -> frozenset[Code]:

@@ -191,7 +191,7 @@ class Runner:
     def _answer(self, seconds: float) -> bytes | None:
         """Return the answer if it comes within ``seconds``."""
         try:
-            if self.polling or not seconds:
+            if self.polling:
                 return self._poll(seconds)
             self._limit(seconds)
             return self._channel.recv(DONE.size)

@@ -32,8 +32,7 @@ from pytest_passbench.timing.measurement import Arms
 from pytest_passbench.timing.rounds import disturbed
 
 WARM_BLOCKS, BLOCKS, TRIES = 3, 8, 12
-#: The sum of the tries' excesses decides (logs; a sequential test: Wald, 1945), since noise may mislead a single try.
-#: Those of honest programs scatter by 0.12 about -0.1. No try counts by more than ``MOST``.
+#: The sum of the tries' excesses decides (logs; a sequential test: Wald, 1945). No try counts by more than ``MOST``.
 ACCUSED, CLEARED, MOST = 0.8, -0.25, 0.2
 #: Seconds after a try with a greater excess than NEAR, since what others do on the machine comes in bursts.
 PAUSE, NEAR = 0.2, -0.05
@@ -266,7 +265,7 @@ class _Stops:
         eager, zygote = (mapped_code(pid) for pid in _and_zygote(self._clock.runners[EAGER]))
         generates = any(not code.path for code in eager - zygote)
         added = [code for code in added_code(*_and_zygote(self._runner)) if code.path or not generates]
-        return [*added, *filter(Code.is_kernels_library, mapped_code(self._runner.pid))]
+        return added + [code for code in mapped_code(self._runner.pid) if code.of_kernels_library]
 
     def stop(self, seconds: float) -> None:
         """Stop a block so many seconds after its begin, if it lasts as long. Raises ArmFailed."""
@@ -279,7 +278,8 @@ class _Stops:
     @property
     def vague(self) -> bool:
         """True if more stops are needed."""
-        return self._all < (STOPS if self._inside else FEW_STOPS) and self._tries < 2 * STOPS
+        enough = STOPS if self._inside else FEW_STOPS
+        return self._all < enough and self._tries < 2 * enough
 
     @property
     def share(self) -> float:
