@@ -1,6 +1,6 @@
 """Bad inputs of every kind: what passbench makes of them, and at what cost.
 
-    python benchmarks/fuzz.py                                # 2,000 mutated inputs, and all named cases
+    python benchmarks/fuzz.py                                # 2,000 mutated inputs
     python benchmarks/fuzz.py --inputs 200 --seed 7          # the same 200 every time
     python benchmarks/fuzz.py --only results --show          # one kind, with every input that failed
     python benchmarks/fuzz.py --cases --json cases.json      # the named cases of shared/bad_inputs.py alone
@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -60,11 +61,11 @@ def mutated(count: int, seed: int, only: str, base: Path) -> list[tuple[str, lis
     return found
 
 
-def cases(names: str, base: Path) -> list[tuple[str, list[str], Outcome]]:
-    """Run the named cases whose names contain ``names``."""
+def cases(names: Sequence[str], base: Path) -> list[tuple[str, list[str], Outcome]]:
+    """Run the cases of these names, or all if there are no ``names``."""
     found = []
     for number, case in enumerate(bad_inputs.CASES):
-        if names in case.name:
+        if not names or case.name in names:
             folder = _fresh(base, number)
             argv = case.write(folder)
             found.append((case.name, argv, limited_commands.forked(argv, folder)))
@@ -77,8 +78,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="a kind of input; with --cases, a part of their names")
-    parser.add_argument("--cases", action="store_true", help="the named cases instead of mutated inputs")
+    parser.add_argument("--only", default="", help="a kind of input to mutate")
+    parser.add_argument("--cases", nargs="*", metavar="NAME", help="named cases, or all, instead of mutated inputs")
     parser.add_argument("--show", action="store_true", help="print the output of every input that failed")
     parser.add_argument("--json", type=Path, help="write every outcome there")
     args = parser.parse_args()
@@ -88,7 +89,8 @@ def main() -> int:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="passbench-fuzz-", ignore_cleanup_errors=True) as base:
         limited_commands.warm_up(_fresh(Path(base), -1))
-        found = cases(args.only, Path(base)) if args.cases else mutated(args.inputs, args.seed, args.only, Path(base))
+        folder, named = Path(base), args.cases is not None
+        found = cases(args.cases, folder) if named else mutated(args.inputs, args.seed, args.only, folder)
     if args.json:
         args.json.write_text(json.dumps([{"name": name, "argv": argv, **asdict(out)} for name, argv, out in found]))
     bad = [entry for entry in found if entry[2].verdict not in limited_commands.GOOD]

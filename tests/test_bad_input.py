@@ -21,6 +21,7 @@ from pytest_passbench.core import record, run
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.run import results_check
 from shared import bad_inputs, good_inputs, limited_commands
+from shared.bad_case import Case
 
 FUZZ = Path(__file__).resolve().parents[1] / "benchmarks" / "fuzz.py"
 MUTATIONS = os.environ.get("PASSBENCH_MUTATIONS", "100")
@@ -36,8 +37,11 @@ def fuzz(out: Path, *words: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
-    found = fuzz(tmp_path_factory.mktemp("cases") / "cases.json", "--cases")
+def outcomes(request, tmp_path_factory):
+    """Run the named cases whose tests run here."""
+    called = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    names = [params["case"].name for params in called if isinstance(params.get("case"), Case)]
+    found = fuzz(tmp_path_factory.mktemp("cases") / "cases.json", "--cases", *names)
     return {outcome["name"]: outcome for outcome in found}
 
 
