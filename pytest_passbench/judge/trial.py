@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.record import RAN, Record
@@ -147,10 +148,11 @@ class Trial:
                 if CANDIDATE in templates and templates[CANDIDATE].interpreted:
                     with bench.phases("audit"):
                         self.auditor.untimed(clock.runners, checker)  # its runner ends before others are timed
-                self._measure(clock, checker, per_call, length.seconds, self.stopping)
-            if CANDIDATE in templates and self.stopping is not None:
-                with bench.phases("audit"):
-                    self.auditor.measured(templates[CANDIDATE], clock, checker, per_call, self.measured)
+                timing = partial(self._measure, clock, checker, per_call, length.seconds, self.stopping)
+                timing(self.earlier)
+                if CANDIDATE in templates:
+                    with bench.phases("audit"):
+                        self.auditor.measured(templates[CANDIDATE], clock, checker, per_call, self.measured, timing)
         finally:
             self.auditor.verified(checker)
             clock.close()
@@ -160,13 +162,19 @@ class Trial:
         self._wrong_call = checker.wrong_call
 
     def _measure(
-        self, clock: CpuClock, checker: Checker, per_call: Mapping[str, float], block: float, stopping: Stopping
-    ) -> None:
-        """Measure the arms that are left, if any can be timed, and write their speeds."""
+        self,
+        clock: CpuClock,
+        checker: Checker,
+        per_call: Mapping[str, float],
+        block: float,
+        stopping: Stopping,
+        earlier: Arms | None = None,
+    ) -> Arms | None:
+        """Measure the arms that are left, if any can be timed. Write their speeds, and return the measurement."""
         bench, allowance = self.bench, self.allowance
         judged = _judged(arm for arm, template in self._templates.ready.items() if not template.interpreted)
         if not judged:
-            return
+            return None
         timed = [EAGER, *judged, *([TWIN] if TWIN in self._templates.ready else [])]
         call = max(per_call[arm] for arm in timed)
         form = allowance.shape(call, block, clock.block_seconds, bench.layout.slots)
@@ -174,9 +182,10 @@ class Trial:
         clock.keep(timed)
         checker.expect_pairs(form.rounds)
         self.auditor.expect_pairs(form.rounds)
-        earlier = self.earlier if self.earlier is not None and set(timed) <= set(self.earlier.arms) else None
-        if earlier is not None:
+        if earlier is not None and set(timed) <= set(earlier.arms):
             earlier.arms = tuple(timed)
+        else:
+            earlier = None
         seconds = None if allowance.seconds is None else allowance.seconds * len(timed) / 2
         self.measured, results = measure(
             clock,
@@ -197,6 +206,7 @@ class Trial:
             speed = speed_of(self.measured, name, result)
             speed.eager_device_us, speed.other_device_us = map(clock.device_us, self.measured.sides(name))
             self.writer.speed(name, speed)
+        return self.measured
 
 
 def _judged(arms: Iterable[str]) -> list[str]:

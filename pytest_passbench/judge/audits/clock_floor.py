@@ -63,14 +63,22 @@ class ClockFloor:
     The machine's speed may drift, so everything is held against eager's blocks of the same minute. ``blocks`` verify
     calls of further processes. ``measured`` are the timed rounds: what is held to the floor is the estimate from
     those that count, just as it is in the speed-up. Else a program could be taken over in some pairs only.
-    ``operators`` is how many the graph has.
+    ``operators`` is how many the graph has. ``suspected``: an earlier measurement was below its floor, so less is
+    needed to accuse. A first one may be wrong by what others did on the machine just then.
     """
 
     def __init__(
-        self, clock: CpuClock, template: Template, bench: Bench, blocks: Blocks | None, measured: Arms, operators: int
+        self,
+        clock: CpuClock,
+        template: Template,
+        bench: Bench,
+        blocks: Blocks | None,
+        measured: Arms,
+        operators: int,
+        suspected: bool = False,
     ) -> None:
         self._clock, self._template, self._bench, self._blocks = clock, template, bench, blocks
-        self._measured, self._operators = measured, operators
+        self._measured, self._operators, self._suspected = measured, operators, suspected
         self._share = self._likely_share = math.inf
         if measured.pairs:
             estimate = measured.whole_ratio(CANDIDATE)
@@ -91,7 +99,8 @@ class ClockFloor:
         """
         if not self._template.idles or self._share == math.inf or not self._could_gain:
             return []
-        total, failures, violations = 0.0, list[ArmFailed](), list[Finding]()
+        failures, violations = list[ArmFailed](), list[Finding]()
+        total = ACCUSED / 2 if self._suspected else 0.0
         for number in range(TRIES):
             try:
                 if number:  # eager's processes differ too, and the estimate is from several

@@ -72,6 +72,29 @@ def test_a_program_that_is_below_the_floor_in_some_blocks_is_accused(bench, monk
     assert "floor" in {finding.rule for finding in record.findings}
 
 
+def test_blocks_that_are_below_the_floor_in_a_first_measurement_alone_are_timed_anew(bench, monkeypatch):
+    bench.task()
+    bench.candidate({"p": make_cpp_pass(GELU_ADD_KERNEL)})
+    honest = bench.records(pipeline="dynamo")[-1].arm.speed.ratio
+    run, fresh, pairs = CpuClock._run, CpuClock.fresh, [0]
+
+    def begun(self):
+        pairs[0] += 1
+        fresh(self)
+
+    def changed(self, arm, calls, empty=False):
+        taken = run(self, arm, calls, empty)
+        wrong = arm == CANDIDATE and not empty and pairs[0] <= 6
+        return replace(taken, wall=taken.wall * 0.1, cpu=taken.cpu * 0.1) if wrong else taken
+
+    monkeypatch.setattr(CpuClock, "fresh", begun)
+    monkeypatch.setattr(CpuClock, "_run", changed)
+    (record, *_) = bench.records(pipeline="dynamo", audit="standard")
+    assert pairs[0] == 12
+    assert (record.correct, record.findings) == (True, [])
+    assert record.arm.speed.ratio < 2 * honest
+
+
 @pytest.mark.parametrize("pipeline", ["direct", "dynamo"])
 def test_a_plan_that_copies_scratch_memory_has_a_floor(bench, monkeypatch, pipeline):
     text = make_cpp_pass(GELU_ADD_KERNEL)
