@@ -181,19 +181,22 @@ def test_a_pass_caught_once_is_out_of_the_rest(bench, wrapper):
 
 
 @pytest.mark.parametrize(
-    ("blocks", "violations"),
+    ("blocks", "of_eager", "violations"),
     [
-        ([(5e-4, 5e-4)] * 75 + [(4e-3, 5e-4)] * 5, 0),
-        ([(5e-4, 5e-4)] * 60 + [(1e-3, 5e-4)] * 20, 1),
-        ([(5e-5, 2e-5)] * 20, 0),
-        ([], 0),
+        ([(5e-4, 5e-4)] * 75 + [(4e-3, 5e-4)] * 5, 0, 0),
+        ([(5e-4, 5e-4)] * 60 + [(4e-3, 5e-4)] * 20, 10, 0),
+        ([(5e-4, 5e-4)] * 60 + [(1e-3, 5e-4)] * 20, 0, 1),
+        ([(5e-4, 5e-4)] * 60 + [(1e-3, 5e-4)] * 20, 4, 1),
+        ([(5e-5, 2e-5)] * 20, 0, 0),
+        ([], 0, 0),
     ],
-    ids=["a hypervisor's", "a thread elsewhere, in a quarter", "stopping", "not timed"],
+    ids=["hypervisor", "busy hypervisor", "thread elsewhere", "both", "stopping", "not timed"],
 )
-def test_cpu_time_beyond_the_cores_counts_where_more_than_a_tenth_of_the_blocks_have_it(blocks, violations):
+def test_cpu_time_beyond_the_cores_counts_in_more_blocks_than_a_hypervisor_disturbs(blocks, of_eager, violations):
     from pytest_passbench.judge.audits import evidence
 
-    clock = SimpleNamespace(cpu={"candidate": blocks} if blocks else {})
+    eager = [(4e-3, 5e-4)] * of_eager + [(5e-4, 5e-4)] * (80 - of_eager)
+    clock = SimpleNamespace(cpu={"candidate": blocks, "eager": eager} if blocks else {})
     assert len(evidence.excess(clock, "candidate")) == violations
 
 
