@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.judge.measure.noise import merged
-from pytest_passbench.run.judging import Judge, LastingJudge, judge_all, make_judge
+from pytest_passbench.run.judging import judge_all, make_judge
 from pytest_passbench.run.ledger import Ledger
 from pytest_passbench.run.merge import common
+
+if TYPE_CHECKING:
+    from pytest_passbench.judge.session import Session
 
 
 @dataclass(frozen=True)
@@ -64,14 +67,12 @@ class JudgeWorker:
     def __init__(self, settings: Settings, thorough: bool, worker: int = 0) -> None:
         """Raises UserError if this machine can't judge. The sandboxes start in the background."""
         self._settings = settings
-        self._judge: Judge = make_judge(settings, b"", worker)
-        if isinstance(self._judge, LastingJudge):
-            self._judge.repeats = thorough
-            self._judge.start()
+        self._judge = cast("Session", make_judge(settings, b"", worker))  # the other judge is that of trusted runs
+        self._judge.repeats = thorough
+        self._judge.start()
 
     def begin(self, seed: bytes, expected: int) -> None:
         """Begin a call with a secret of its own, of ``expected`` subgraphs."""
-        assert isinstance(self._judge, LastingJudge)
         self._judge.begin(seed)
         self._judge.expected = expected
 

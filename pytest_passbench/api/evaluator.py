@@ -11,7 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from pytest_passbench.api.arguments import Answer, Entry, Paths, TaskShelf, entries, load, of_tasks, paths, task_paths
+from pytest_passbench.api.arguments import (
+    Answer,
+    Entry,
+    Paths,
+    TaskShelf,
+    entries,
+    load,
+    of_tasks,
+    paths,
+    task_paths,
+    with_ids,
+)
 from pytest_passbench.api.arguments import settings as settings_of
 from pytest_passbench.api.backend import Backend, take
 from pytest_passbench.api.local import Local
@@ -51,6 +62,7 @@ def evaluate(
     run_settings = settings_of(settings, "evaluate")
     against = None if run_settings.against is None else Path(run_settings.against).resolve()
     run_settings = replace(run_settings, candidates=folders, against=against, tasks=task_paths(tasks))
+    run_settings = with_ids(run_settings)
     check_run(run_settings)
     candidates, reference = open_candidates(run_settings.candidates), open_reference(run_settings)
     ledger = Ledger(run_settings, candidates, run_seed(run_settings.seed), reference)

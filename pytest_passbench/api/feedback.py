@@ -62,7 +62,7 @@ def text(records: Sequence[Record], expected: int, path: str, limit: int = LIMIT
     parts += _failures([record for record in records if not (record.judged and record.correct)])
     parts += [_further_sizes(right), _matches(judged), _speeds(right), _warnings(judged), _output(judged)]
     body = _inside("\n\n".join(filter(None, parts)), path)
-    return body if len(body) <= limit else body[: max(0, limit - len(CUT))] + CUT
+    return body if len(body) <= limit else (body[: max(0, limit - len(CUT))] + CUT)[:limit]
 
 
 def _inside(text: str, path: str) -> str:

@@ -156,7 +156,9 @@ def quota(machine: MachineProbe) -> Check:
     remedy = "start the container without a quota (docker --cpuset-cpus in place of --cpus)"
     if cores < 2:
         return Check("CPU quota", "problem", f"{allowance}: judge and runner need two", remedy)
-    return Check("CPU quota", "warning" if throttled or cores < cpus else "ok", allowance, remedy)
+    if throttled or cores < cpus:
+        return Check("CPU quota", "warning", allowance, remedy)
+    return Check("CPU quota", "ok", allowance)
 
 
 def _groups(machine: MachineProbe, controller: str) -> list[str]:

@@ -18,6 +18,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from support import made_records
+from support.paths import ROOT
 from support.plugin_runs import PASS, task_text
 
 MANIFEST = "sorted_output_pass_rule_names.json"
@@ -110,6 +111,13 @@ def test_tasks_are_named_by_id_file_folder_suite_or_several_of_these(evaluator, 
     with pytest.raises(UserError, match=r"Evaluator: no task is named .give the call"):
         pytest_passbench.Evaluator(backend=backend).evaluate(folder / "passes")
     assert backend.stops == 0
+
+
+def test_a_task_named_by_its_id_and_by_its_file_is_one(evaluator, backend, folder, monkeypatch):
+    backend.record = lambda task, subgraph, candidate: Record(task.id, subgraph.id, candidate.name)
+    monkeypatch.chdir(ROOT)
+    words = ["silu-mul-e747", "tasks/text/silu-mul-e747.task.yaml"]
+    assert evaluator.evaluate(folder / "passes", words).tasks == ["silu-mul-e747"]
 
 
 def test_a_candidate_may_be_text(evaluator, backend):

@@ -194,6 +194,7 @@ def test_feedback_is_capped_inert_and_tells_no_secret():
     text = run.feedback()
     assert len(text) <= 4000
     assert len(run.feedback(limit=100)) == len(run.feedback(100)) == 100
+    assert [len(run.feedback(limit)) for limit in (0, 3, 7)] == [0, 3, 7]
     assert not set(text) & set("\x1b\x07\u202e")
     assert 'File "fuse.py", line 3' in text
     assert 'File "a.py", line 1' in text

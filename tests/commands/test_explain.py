@@ -285,6 +285,14 @@ def test_tasks_that_match_or_whose_passes_are_faulty_are_listed(several, capsys)
 
 
 @pytest.mark.slow
+def test_a_task_that_is_named_twice_is_listed_once(several, capsys):
+    command = ["explain", str(several.folder / "cand"), str(several.tasks), f"{several.tasks}/a-matches.task.yaml"]
+    (several.tasks / "c-faulty.task.yaml").unlink()
+    assert main([*command, "--all"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+@pytest.mark.slow
 def test_tasks_that_no_pass_matches_are_listed_if_asked_for(several, capsys):
     command = ["explain", str(several.folder / "cand"), str(several.tasks), "--missed"]
     (several.tasks / "c-faulty.task.yaml").unlink()

@@ -127,6 +127,14 @@ def test_an_untouched_run_is_fine(made, capsys):
     assert "4 records of 2 tasks complete" in capsys.readouterr().out
 
 
+def test_a_run_of_a_task_by_its_id_is_fine(made, capsys, monkeypatch):
+    monkeypatch.chdir(made)
+    results_file.write(made / "run", evaluate(made / "cand", "silu-mul-e747", judge=Judge))
+    assert verify(made) == 0, capsys.readouterr().out
+    page = render(report_of(results_file.read(made / "run" / "results.json")))
+    assert "--passbench-tasks=" not in page
+
+
 def test_a_changed_speed_up_is_found_with_the_digest_or_without(made, capsys):
     edit(made, lambda run: setattr(run.records[0].arm.speed, "ratio", 1.55))
     assert verify(made) == 1
