@@ -10,7 +10,7 @@ import pytest
 
 from pytest_passbench import doctor
 from pytest_passbench.commands.main import main
-from pytest_passbench.doctor.machine import CommandOutput, cpu_list, run_command
+from pytest_passbench.doctor import CommandOutput, cpu_list, run_command
 
 CPU = "sys/devices/system/cpu"
 CGROUP = "sys/fs/cgroup"
