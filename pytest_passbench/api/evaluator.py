@@ -24,8 +24,7 @@ from pytest_passbench.api.arguments import (
     with_ids,
 )
 from pytest_passbench.api.arguments import settings as settings_of
-from pytest_passbench.api.backend import Backend, take
-from pytest_passbench.api.local import Local
+from pytest_passbench.api.backend import Backend, Local, take
 from pytest_passbench.api.outcome import Outcome
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record

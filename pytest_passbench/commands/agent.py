@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         from pytest_passbench.agents.inspect_task import evaluate, passbench
     except ImportError as error:
         raise UserError(f"passbench agent needs {error.name or 'inspect_ai'}", remedy=INSTALL) from error
-    from pytest_passbench.agents.answer_journal import AnswerJournal
+    from pytest_passbench.agents.environment import AnswerJournal
     from pytest_passbench.agents.inspect_results import write_results
 
     words, journal = args.tasks or ["lite"], args.out / "judged"

@@ -343,4 +343,4 @@ def test_the_command_judges_replaces_a_lost_judge_and_ends_with_ctrl_c(tmp_path,
 def _judges(pid: int) -> list[int]:
     below = processes.descendants(pid)
     lines = {item: Path(f"/proc/{item}/cmdline").read_bytes() for item in below}
-    return [item for item, line in lines.items() if b"api.local" in line or line.startswith(b"ray::Remote")]
+    return [item for item, line in lines.items() if b"api.backend" in line or line.startswith(b"ray::Remote")]
