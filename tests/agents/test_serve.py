@@ -21,7 +21,7 @@ import pytest
 
 import pytest_passbench
 from pytest_passbench.agents.http_server import MAX_BODY_BYTES, EnvironmentServer
-from pytest_passbench.agents.service import Service, SessionLimits
+from pytest_passbench.agents.service import Service
 from pytest_passbench.agents.shared_judge import SharedJudge
 from pytest_passbench.commands.main import main
 from pytest_passbench.judge.arms import processes
@@ -65,7 +65,7 @@ def backend():
 def server(backend, tmp_path):
     (tmp_path / "a.task.yaml").write_text(task_text("a", {}, {}))
     with SharedJudge(pytest_passbench.Evaluator(backend=backend)) as judge:
-        service = Service(judge, {"a": str(tmp_path / "a.task.yaml")}, SessionLimits(6, 2.0))
+        service = Service(judge, {"a": str(tmp_path / "a.task.yaml")}, 6, 2.0)
         with EnvironmentServer(service, TOKEN, "127.0.0.1", 0) as server:
             thread = threading.Thread(target=server.serve_forever, args=(0.02,))
             thread.start()
@@ -190,7 +190,7 @@ def test_a_full_server_ends_the_sessions_that_are_idle(client):
 def test_idle_sessions_stay_while_there_is_room(backend, tmp_path):
     (tmp_path / "a.task.yaml").write_text(task_text("a", {}, {}))
     with SharedJudge(pytest_passbench.Evaluator(backend=backend)) as judge:
-        service = Service(judge, {"a": str(tmp_path / "a.task.yaml")}, SessionLimits(2, 0.0))
+        service = Service(judge, {"a": str(tmp_path / "a.task.yaml")}, 2, 0.0)
         counts = []
         for _ in range(3):
             service.reset({"task": "a"})
