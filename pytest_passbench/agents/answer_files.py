@@ -40,7 +40,7 @@ class AnswerFiles:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise UserError(f"{name}: the text has half of a character") from None
+            raise UserError(f"{name}: the text has an unpaired surrogate, which UTF-8 cannot write") from None
         others = {other: content for other, content in self._texts.items() if other != name}
         pure = PurePosixPath(name)
         for other in map(PurePosixPath, others):

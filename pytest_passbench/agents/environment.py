@@ -213,12 +213,13 @@ class PassEnvironment:
         draft = self._shared().first_pass(task, self._is_awaited)
         for name, text in draft.files.items():
             self._files.write(name, text)
-        manifest = f"{MANIFEST} is in the way: it must list them\n" if MANIFEST in self._files.texts() else ""
+        own = MANIFEST in self._files.texts()
+        manifest = f"the answer has a {MANIFEST} of its own: add the new passes to it\n" if own else ""
         return f"{draft.text()}\n{manifest}wrote {', '.join(draft.files)}"
 
     def _judged(self, task: Task) -> str:
         if len(self.attempts) >= MAX_ATTEMPTS:
-            raise UserError(f"{MAX_ATTEMPTS} attempts were judged, which is the most")
+            raise UserError(f"{MAX_ATTEMPTS} attempts were judged; no more are allowed")
         files = self._files.texts()
         try:
             judging = self._judging(files, task)

@@ -93,7 +93,7 @@ class Service:
             if now - session.used > self._idle_seconds and not session.busy.locked():
                 del self._sessions[name]
         if len(self._sessions) >= self._max_sessions:
-            raise Refused(503, f"there are {counted(len(self._sessions), 'session')}, which is the most: close one")
+            raise Refused(503, f"there are {counted(len(self._sessions), 'session')}, the maximum: close one")
 
     def step(self, request: Request, is_awaited: Callable[[], bool]) -> Answer:
         """Call a tool of a session. The answer has the best reward so far once an attempt was judged."""

@@ -197,7 +197,10 @@ def entries(sources: Sequence[CandidateSource]) -> Iterator[list[Entry]]:
         names = [entry.name for entry in result]
         for name in names:
             if names.count(name) > 1:
-                raise UserError(f"a folder is called {name}, as an answer is", remedy="rename the folder")
+                raise UserError(
+                    f"a candidate's folder is called {name!r}, the name of candidates given as text",
+                    remedy="rename the folder",
+                )
         yield result
 
 
@@ -226,7 +229,8 @@ def write_answer(answer: Answer, folder: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(text.encode())
         except (OSError, UnicodeEncodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it has half of a character"
+            surrogate = "it has an unpaired surrogate, which UTF-8 cannot write"
+            reason = error.strerror if isinstance(error, OSError) else surrogate
             raise UserError(f"cannot be written: {reason}", where=f"the answer's {abbreviated(name)}") from None
     _add_manifest(answer, folder)
 

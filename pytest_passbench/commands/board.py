@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
 def _checked(out: str) -> str:
     if out != TERMINAL and Path(out).suffix not in FORMATS:
         remedy = f"end it in {', '.join(FORMATS)}, or give {TERMINAL}"
-        raise UserError(f"nothing is known of the suffix {abbreviated(Path(out).suffix)}", where=out, remedy=remedy)
+        raise UserError(f"unknown suffix {abbreviated(Path(out).suffix)}", where=out, remedy=remedy)
     return out
 
 

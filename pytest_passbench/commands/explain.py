@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if args.all or args.missed:
         for option in ("subgraph", "policy", "sanitize"):
             if getattr(args, option):
-                raise UserError("is about plans, and a list of tasks has none", where=f"--{option}",
+                raise UserError("has no effect with --all or --missed", where=f"--{option}",
                                 remedy="leave it out, or leave --all and --missed out")  # fmt: skip
         return _list_tasks(args.directory, args.tasks, args.suite, args.missed)
     if args.suite:

@@ -49,8 +49,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the tables, and write the picture and the page if they are asked for."""
-    _check_name(args.picture, "picture", PICTURES)
-    _check_name(args.page, "page", PAGES)
+    _check_name(args.picture, PICTURES)
+    _check_name(args.page, PAGES)
     stored = _judged(args) if MODEL.search(str(args.file)) else _stored(args)
     view = profile(stored, args.baseline)
     if not view.subgraphs:
@@ -97,9 +97,9 @@ def _judged(args: argparse.Namespace) -> Run:
         return profiled(case, args.baseline, progress.stage, remedy)
 
 
-def _check_name(path: Path | None, kind: str, endings: Sequence[str]) -> None:
+def _check_name(path: Path | None, endings: Sequence[str]) -> None:
     if path is not None and path.suffix not in endings:
-        raise UserError(f"is no {kind}'s name", where=path, remedy=f"end it in {' or '.join(endings)}")
+        raise UserError(f"the name must end in {' or '.join(endings)}", where=path)
 
 
 def _write_picture(view: CompilerProfile, path: Path) -> None:

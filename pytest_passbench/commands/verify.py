@@ -95,7 +95,7 @@ def _of_candidate(stored: Run, candidate: Candidate) -> Iterator[str]:
     listed = [item.get("name") for item in stored.candidates]
     for name in stored.names:
         if name not in listed:
-            yield f"it has records of {name}, and does not say what candidate that is"
+            yield f"it has records of {name}, which is not among its candidates"
 
 
 def _summary(

@@ -73,7 +73,7 @@ class Selection:
         if self.from_paths or settings.task_ids or settings.suite != "lite":
             if not keyword or not self.tasks:
                 return ""
-            fits = f"-k {abbreviated(keyword)} fits none of {counted(len(self.tasks), 'task')}"
+            fits = f"-k {abbreviated(keyword)} matches none of {counted(len(self.tasks), 'task')}"
             return f"{fits} (leave it out, or look for another word in 'passbench tasks list')"
         name = keyword if keyword in self.ids else "ID"
         remedy = f"add --passbench-suite=full for all {self.total} tasks, or name one: --passbench-task={name}"

@@ -152,8 +152,8 @@ def closing(state: State) -> list[str]:
         rows.append("left out: the tasks that no pass matches. No score has them (only matching).")
     elif state.left_out:
         rows.append(
-            f"left out: {counted(state.left_out, 'task')} that no pass matches. No score has them (only matching; "
-            f"told in {state.matching_seconds:.1f} s)."
+            f"left out: {counted(state.left_out, 'task')} that no pass matches. No score has them "
+            f"(--passbench-only-matching; finding them took {state.matching_seconds:.1f} s)."
         )
     if missing:
         names = ", ".join(map(_lacking, missing[:5]))

@@ -53,9 +53,9 @@ def difference(record: Record, now: Record) -> str:
     if now.arm.status != record.arm.status:
         return f"{record.arm.status} in the file, {now.arm.status} now"
     if now.correct != record.correct:
-        return f"correct at t = {record.tolerance} ({record.criterion}) in only one of the file and now"
+        return f"correct at t = {record.tolerance} ({record.criterion}) in the file or now, but not in both"
     if now.left_out != record.left_out:
-        return "the file leaves out larger subgraphs, and no interpreter runs it now"
+        return "the file leaves out larger subgraphs for Triton's interpreter, which does not run this pass now"
     before, after = len(record.held_out_counted), len(now.held_out_counted)
     if before < after:
         return f"{counted(before, 'further size')} in the file, {after} now"

@@ -262,6 +262,7 @@ def write_reports(report: Report, results: Path) -> None:
     UserError if they cannot be written.
     """
     from pytest_passbench.report import html, markdown
+
     page = results.with_name(html.NAME) if results.name == results_file.NAME else results.with_suffix(".html")
     write_text(results.with_suffix(".md"), markdown.render(report))
     write_text(page, html.page(report))

@@ -179,7 +179,7 @@ def test_many_clients_share_one_judge(connect, backend):
 def test_a_full_server_ends_the_sessions_that_are_idle(client):
     sessions = [client.begin() for _ in range(6)]
     code, answer = client.post("/reset", task="a")
-    assert (code, answer["error"]) == (503, "there are 6 sessions, which is the most: close one")
+    assert (code, answer["error"]) == (503, "there are 6 sessions, the maximum: close one")
     time.sleep(1.2)
     client.step(sessions[0], "list_files")
     time.sleep(1.2)

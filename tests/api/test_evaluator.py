@@ -141,7 +141,7 @@ def test_a_candidate_may_be_text(evaluator, backend):
     ({"a\n.py": PASS}, "is no path of a file in a folder"),
     ({"a.py": PASS, "a.py/b.py": PASS}, "cannot be written"),
     ({"a" * 300 + ".py": PASS}, "cannot be written"),
-    ({"a.py": PASS + "# \ud800"}, "cannot be written: it has half of a character"),
+    ({"a.py": PASS + "# \ud800"}, "cannot be written: it has an unpaired surrogate, which UTF-8 cannot write"),
 ])  # fmt: skip
 def test_a_text_that_is_no_candidate_fails_and_stops_nobody(evaluator, backend, folder, answer, said):
     broken, right = evaluator.evaluate_many([answer, folder / "passes"])

@@ -169,9 +169,9 @@ def test_two_runs_of_one_second_never_share_a_folder(folder):
 
 
 def test_a_long_name_in_any_script_has_a_folder(folder):
-    made = fresh_folder(folder / "reports", "2026-01-02T03:04:05+00:00", ["\u7b97" * 85])
-    assert made.is_dir()
-    assert made.name.startswith("20260102-030405-\u7b97")
+    path = fresh_folder(folder / "reports", "2026-01-02T03:04:05+00:00", ["\u7b97" * 85])
+    assert path.is_dir()
+    assert path.name.startswith("20260102-030405-\u7b97")
 
 
 def test_what_a_candidate_wrote_cannot_steer_the_terminal():
