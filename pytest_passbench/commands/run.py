@@ -63,10 +63,11 @@ def _options() -> list[Option]:
 
 def run(args: argparse.Namespace) -> int:
     """Judge, write the results, print the summary, and return the exit code."""
-    settings = with_ids(_settings(args))
+    settings = _settings(args)
     if args.ray is not None and settings.against is not None:
         raise UserError("a reference is not sent to a cluster", where="--against", remedy="leave one of both out")
     candidates, reference = open_candidates(settings.candidates), open_reference(settings)
+    settings = with_ids(settings)
     ledger = Ledger(settings, candidates, run_seed(settings.seed), reference)
     tasks = list(load(settings))
     ledger.select(tasks)
