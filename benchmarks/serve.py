@@ -106,7 +106,7 @@ def strike(server: int, client: subprocess.Popen[bytes], logs: list[Path], begin
     client.kill()
     sleep_until(begin + seconds / 2)
     wait_until_judged(logs[1:], begin + seconds)
-    struck = [pid for pid in descendants(server) if b"api.serving" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    struck = [pid for pid in descendants(server) if b"api.backend" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     for pid in struck:
         os.kill(pid, signal.SIGKILL)
     return struck

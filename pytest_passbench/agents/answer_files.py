@@ -22,7 +22,7 @@ in a fenced block: a line ```python, the text, a line ```.
 """
 
 _BLOCK = re.compile(
-    r"^[*#` ]*(?P<path>[\w./-]+)[*`:]*\n+(?P<fence>`{3,})\w*\n(?P<text>.*?)^(?P=fence) *$", re.M | re.S
+    r"^[*#` ]*(?P<path>[\w./-]+)[*`:]*\n+(?P<fence>`{3,})[^`\n]*\n(?P<text>.*?)^(?P=fence) *$", re.M | re.S
 )
 
 
@@ -40,7 +40,7 @@ class AnswerFiles:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise UserError(f"{name}: the text has half of a character") from None
+            raise UserError(f"{name}: the text has an unpaired surrogate, which UTF-8 cannot write") from None
         others = {other: content for other, content in self._texts.items() if other != name}
         pure = PurePosixPath(name)
         for other in map(PurePosixPath, others):
@@ -98,7 +98,7 @@ def _fenced(text: str) -> str:
 def answer_files(text: str) -> dict[str, str]:
     """Return the files of an answer. Raises UserError if it has none, or more than an answer may have."""
     files = AnswerFiles()
-    for block in _BLOCK.finditer(text):
+    for block in _BLOCK.finditer(text.replace("\r\n", "\n")):
         files.write(block["path"], block["text"])
     if not files.texts():
         raise UserError("the answer has no file", remedy=ANSWER_FORM)

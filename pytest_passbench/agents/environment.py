@@ -6,6 +6,8 @@ The reward comes from the judge alone. Files are values here, and nothing that a
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import signature
@@ -13,15 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.agents.answer_files import AnswerFiles
-from pytest_passbench.agents.answer_journal import AnswerJournal
 from pytest_passbench.agents.prompt import prompt
 from pytest_passbench.agents.shared_judge import Judging, SharedJudge, TurnLost, process_judge
+from pytest_passbench.api.outcome import Outcome
 from pytest_passbench.api.staged import StagedReward
 from pytest_passbench.candidate.layout import MANIFEST
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import LINES, abbreviated, printable
+from pytest_passbench.core.files import kind_of
+from pytest_passbench.core.harness import harness_hash
 from pytest_passbench.core.task import Task
+from pytest_passbench.run import results_file
 from pytest_passbench.suite import find
+from pytest_passbench.suite.taskfile import task_hash
 
 MAX_ATTEMPTS, MAX_OBSERVATION = 32, 8_000
 TOOLS = ("write_file", "read_file", "list_files", "new_pass", "explain", "judge")
@@ -40,6 +46,38 @@ class JudgedAttempt:
     scores: Mapping[str, float | None]
     judging_seconds: float
     waiting_seconds: float
+
+
+class AnswerJournal:
+    """A folder of results files, named by what they are of: the task, the answer, and the judge's own code.
+
+    So an answer is judged once, however often a run begins, and no model tries its luck: the same answer to the same
+    task has one result, not the best of several.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def outcome(self, files: Mapping[str, str], task: Task) -> Outcome | None:
+        """Return the outcome of an answer, None if it has none here or only a file that was damaged."""
+        path = self._path(files, task)
+        if kind_of(path) is None:
+            return None
+        try:
+            run = results_file.read(path)
+        except UserError:
+            return None
+        return Outcome.from_run(run) if run.untouched else None
+
+    def add(self, files: Mapping[str, str], task: Task, outcome: Outcome) -> None:
+        """Keep the outcome of an answer, unless the machine failed at a part of it. Raises UserError if it can't."""
+        if not outcome.interrupted and all(record.judged for record in outcome.records):
+            results_file.write_file(self._path(files, task), outcome)
+
+    def _path(self, files: Mapping[str, str], task: Task) -> Path:
+        # The order of files is that of the passes in the manifest, so it is a part of the answer.
+        identity = json.dumps([task_hash(task), harness_hash(), list(files.items())])
+        return self._folder / f"{task.id}-{hashlib.sha256(identity.encode()).hexdigest()[:24]}.json"
 
 
 def call_tool(environment: PassEnvironment, tool: str, arguments: Any) -> str:
@@ -175,12 +213,13 @@ class PassEnvironment:
         draft = self._shared().first_pass(task, self._is_awaited)
         for name, text in draft.files.items():
             self._files.write(name, text)
-        manifest = f"{MANIFEST} is in the way: it must list them\n" if MANIFEST in self._files.texts() else ""
+        own = MANIFEST in self._files.texts()
+        manifest = f"the answer has a {MANIFEST} of its own: add the new passes to it\n" if own else ""
         return f"{draft.text()}\n{manifest}wrote {', '.join(draft.files)}"
 
     def _judged(self, task: Task) -> str:
         if len(self.attempts) >= MAX_ATTEMPTS:
-            raise UserError(f"{MAX_ATTEMPTS} attempts were judged, which is the most")
+            raise UserError(f"{MAX_ATTEMPTS} attempts were judged; no more are allowed")
         files = self._files.texts()
         try:
             judging = self._judging(files, task)

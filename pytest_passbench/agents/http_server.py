@@ -130,7 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
             try:
                 path = urlsplit(self.path).path
             except ValueError:
-                raise Refused(400, f"no target of a request: {abbreviated(self.path, 80)}") from None
+                raise Refused(400, f"not a valid request target: {abbreviated(self.path, 80)}") from None
             if path not in places:
                 raise Refused(404, f"nothing is at {self.command} {abbreviated(path, 80)}")
             self._answer(200, places[path]())

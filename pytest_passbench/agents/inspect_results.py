@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_passbench.agents.answer_journal import AnswerJournal
+from pytest_passbench.agents.environment import AnswerJournal
 from pytest_passbench.api.arguments import write_answer
 from pytest_passbench.candidate.files import content_hash
 from pytest_passbench.candidate.layout import Candidate

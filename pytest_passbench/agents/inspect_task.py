@@ -29,8 +29,7 @@ from inspect_ai.util import StoreModel, concurrency, store_as
 from pydantic import Field
 
 from pytest_passbench.agents import shared_judge
-from pytest_passbench.agents.answer_journal import AnswerJournal
-from pytest_passbench.agents.environment import TOOLS, JudgedAttempt, PassEnvironment
+from pytest_passbench.agents.environment import TOOLS, AnswerJournal, JudgedAttempt, PassEnvironment
 from pytest_passbench.agents.prompt import prompt
 from pytest_passbench.agents.service import attempt_summary
 from pytest_passbench.api.arguments import TaskShelf

@@ -22,7 +22,7 @@ from openenv.core.env_server.types import Action, ConcurrencyConfig, Observation
 from pydantic import Field
 
 from pytest_passbench.agents.environment import MAX_ATTEMPTS, TOOLS, PassEnvironment, call_tool
-from pytest_passbench.agents.service import SessionLimits, attempt_summary
+from pytest_passbench.agents.service import IDLE_SECONDS, MAX_SESSIONS, attempt_summary
 from pytest_passbench.agents.shared_judge import SharedJudge
 from pytest_passbench.api.arguments import TaskShelf
 from pytest_passbench.api.evaluator import Evaluator
@@ -137,8 +137,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def make_app(judge: SharedJudge, tasks: Mapping[str, str]) -> FastAPI:
     """Return the application that serves episodes on ``tasks``, which are files by id."""
-    limits = SessionLimits()
-    sessions = ConcurrencyConfig(max_concurrent_envs=limits.sessions, session_timeout=limits.idle_seconds)
+    sessions = ConcurrencyConfig(max_concurrent_envs=MAX_SESSIONS, session_timeout=IDLE_SECONDS)
     episodes = partial(PassEpisodes, judge, tasks)
     app: FastAPI = create_fastapi_app(
         episodes, ToolCall, ToolResult, None, sessions, env_name="passbench", state_cls=EpisodeState

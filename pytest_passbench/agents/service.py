@@ -6,7 +6,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pytest_passbench.agents.environment import TOOLS, JudgedAttempt, PassEnvironment, call_tool
@@ -17,6 +16,8 @@ from pytest_passbench.core.plurals import counted
 
 Request = Mapping[str, Any]
 Answer = dict[str, Any]
+MAX_SESSIONS, IDLE_SECONDS = 64, 1800.0
+"""How many sessions there are at once, and the idle seconds after which one may end."""
 
 
 class Refused(Exception):
@@ -25,14 +26,6 @@ class Refused(Exception):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code, self.message = code, message
-
-
-@dataclass(frozen=True)
-class SessionLimits:
-    """Bounds of a service: how many sessions there are at once, and the idle seconds after which one may end."""
-
-    sessions: int = 64
-    idle_seconds: float = 1800.0
 
 
 class ClientSession:
@@ -54,8 +47,15 @@ class Service:
     that were idle for too long, or is refused.
     """
 
-    def __init__(self, judge: SharedJudge, tasks: Mapping[str, str], limits: SessionLimits | None = None) -> None:
-        self._judge, self._tasks, self._limits = judge, tasks, limits or SessionLimits()
+    def __init__(
+        self,
+        judge: SharedJudge,
+        tasks: Mapping[str, str],
+        max_sessions: int = MAX_SESSIONS,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self._judge, self._tasks = judge, tasks
+        self._max_sessions, self._idle_seconds = max_sessions, idle_seconds
         self._sessions: dict[str, ClientSession] = {}
         self._lock = threading.Lock()
 
@@ -86,14 +86,14 @@ class Service:
         return {"session": name, "observation": observation}
 
     def _make_room(self) -> None:
-        if len(self._sessions) < self._limits.sessions:
+        if len(self._sessions) < self._max_sessions:
             return
         now = time.monotonic()
         for name, session in list(self._sessions.items()):
-            if now - session.used > self._limits.idle_seconds and not session.busy.locked():
+            if now - session.used > self._idle_seconds and not session.busy.locked():
                 del self._sessions[name]
-        if len(self._sessions) >= self._limits.sessions:
-            raise Refused(503, f"there are {counted(len(self._sessions), 'session')}, which is the most: close one")
+        if len(self._sessions) >= self._max_sessions:
+            raise Refused(503, f"there are {counted(len(self._sessions), 'session')}, the maximum: close one")
 
     def step(self, request: Request, is_awaited: Callable[[], bool]) -> Answer:
         """Call a tool of a session. The answer has the best reward so far once an attempt was judged."""

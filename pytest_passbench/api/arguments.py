@@ -41,8 +41,6 @@ NOT_SETTINGS = frozenset({"candidates", "tasks", "report_dir", "fail_under", "on
 """Fields of Settings that are arguments of their own here, or that only runs from the command line have a use for."""
 
 _NEAR_A_PASS = re.compile(r"\b(pattern|replacement_\w*|supported)\b")
-MAX_KEPT_TASKS = 4096
-"""Installed tasks that are kept in memory once they were read."""
 
 Paths = str | Path | Iterable[str | Path]
 
@@ -92,6 +90,21 @@ def _checked(option: Option | None, value: Any, where: str) -> Any:
         raise UserError(str(error), where=f"{where}, {option.key}") from None
 
 
+def with_ids(requested: Settings) -> Settings:
+    """Return the settings with paths alone as ``tasks``: names of installed tasks become ``task_ids``.
+
+    If ``tasks`` has paths too, or other settings choose among them, a name becomes its task's file. Raises UserError
+    for a word that names no task.
+    """
+    refs = {base: find.at(base) for base in requested.tasks}
+    names = {base for base in refs if not refs[base][0].path.is_relative_to(base)}
+    if names and len(names) == len(refs) and requested.suite == "all" and not requested.task_ids:
+        ids = dict.fromkeys(ref.id for base in refs for ref in refs[base])
+        return replace(requested, tasks=(), task_ids=tuple(ids))
+    files = [[ref.path for ref in refs[base]] if base in names else [base] for base in refs]
+    return replace(requested, tasks=tuple(path for group in files for path in group))
+
+
 def load(requested: Settings) -> Iterator[Task]:
     """Yield the tasks of a run's settings. Raises UserError if there are none, or if one cannot be read."""
     bases = requested.tasks or (find.installed_tasks(),)
@@ -116,27 +129,23 @@ class TaskShelf:
         called that, or if a task cannot be read.
         """
         word_list = [words] if isinstance(words, str | Path) else list(words)
-        tasks: dict[str, Task] = {}
-        for word in word_list:
-            for task in self._at(word):
-                if tasks.setdefault(task.id, task).path != task.path:
-                    raise find.same_id(task.id, tasks[task.id].path, task.path)
-        if not tasks:
+        refs = find.distinct([ref for word in word_list for ref in self._at(word)])
+        if not refs:
             raise _no_task()
-        return list(tasks.values())
+        return [self._loaded(ref) for ref in refs]
 
-    def _at(self, word: str | Path) -> list[Task]:
+    def _at(self, word: str | Path) -> list[TaskRef]:
         self._refs = self._refs or {ref.id: ref for ref in find.discover(find.installed_tasks())}
         if word in SUITES:
-            return [self._loaded(ref) for ref in find.select(list(self._refs.values()), str(word))]
+            return find.select(list(self._refs.values()), str(word))
         if str(word) in self._refs and not Path(word).exists():
-            return [self._loaded(self._refs[str(word)])]
-        return [ref.load() for ref in find.at(word)]
+            return [self._refs[str(word)]]
+        return find.at(word)
 
     def _loaded(self, ref: TaskRef) -> Task:
+        if self._refs.get(ref.id) is not ref:  # a file of the user's, which may change
+            return ref.load()
         if ref.path not in self._read:
-            while len(self._read) >= MAX_KEPT_TASKS:
-                self._read.pop(next(iter(self._read)))
             self._read[ref.path] = ref.load()
         return self._read[ref.path]
 
@@ -188,7 +197,10 @@ def entries(sources: Sequence[CandidateSource]) -> Iterator[list[Entry]]:
         names = [entry.name for entry in result]
         for name in names:
             if names.count(name) > 1:
-                raise UserError(f"a folder is called {name}, as an answer is", remedy="rename the folder")
+                raise UserError(
+                    f"a candidate's folder is called {name!r}, the name of candidates given as text",
+                    remedy="rename the folder",
+                )
         yield result
 
 
@@ -217,7 +229,8 @@ def write_answer(answer: Answer, folder: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(text.encode())
         except (OSError, UnicodeEncodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it has half of a character"
+            surrogate = "it has an unpaired surrogate, which UTF-8 cannot write"
+            reason = error.strerror if isinstance(error, OSError) else surrogate
             raise UserError(f"cannot be written: {reason}", where=f"the answer's {abbreviated(name)}") from None
     _add_manifest(answer, folder)
 

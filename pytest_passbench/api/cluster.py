@@ -90,7 +90,8 @@ class Remote:
                 files.extractall(folder, filter="data")
             candidates.append(Candidate.open(folder))
             if candidates[-1].content_hash != item.content_hash:
-                raise UserError("was changed on its way", where=item.home, remedy="start the run again")
+                what = "the files that arrived differ from those sent"
+                raise UserError(what, where=item.home, remedy="start the run again")
             self._homes[str(folder)] = item.home
         return candidates
 

@@ -11,10 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from pytest_passbench.api.arguments import Answer, Entry, Paths, TaskShelf, entries, load, of_tasks, paths, task_paths
+from pytest_passbench.api.arguments import (
+    Answer,
+    Entry,
+    Paths,
+    TaskShelf,
+    entries,
+    load,
+    of_tasks,
+    paths,
+    task_paths,
+    with_ids,
+)
 from pytest_passbench.api.arguments import settings as settings_of
-from pytest_passbench.api.backend import Backend, take
-from pytest_passbench.api.local import Local
+from pytest_passbench.api.backend import Backend, Local, take
 from pytest_passbench.api.outcome import Outcome
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
@@ -53,6 +63,7 @@ def evaluate(
     run_settings = replace(run_settings, candidates=folders, against=against, tasks=task_paths(tasks))
     check_run(run_settings)
     candidates, reference = open_candidates(run_settings.candidates), open_reference(run_settings)
+    run_settings = with_ids(run_settings)
     ledger = Ledger(run_settings, candidates, run_seed(run_settings.seed), reference)
     loaded = list(load(run_settings))
     ledger.select(loaded)

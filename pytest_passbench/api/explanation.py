@@ -6,15 +6,14 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
+from pytest_passbench.core import misses
 from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.plurals import counted
-
-if TYPE_CHECKING:
-    from pytest_passbench.core.record import Finding
-    from pytest_passbench.core.task import Task
-    from pytest_passbench.judge.survey import MatchReport, Survey
+from pytest_passbench.core.record import Finding
+from pytest_passbench.core.task import Task
+from pytest_passbench.judge.survey import MatchReport, Survey
+from pytest_passbench.plans.words import steps
 
 SEVERITIES = ("violation", "error", "warning")
 MAX_NAMED = 4  # subgraphs of a group that are named
@@ -73,8 +72,6 @@ def _graph(source: str, match: MatchReport) -> Iterator[str]:
 
 
 def _plans(survey: Survey, match: MatchReport) -> Iterator[str]:
-    from pytest_passbench.plans.words import steps
-
     plans = grouped((item for item in survey.plans if item.subgraph == match.subgraph), lambda item: item.name)
     regions = {report.name for report in match.passes if report.kind == "region"}
     for number, (name, nodes) in enumerate(match.places, 1):
@@ -86,8 +83,6 @@ def _plans(survey: Survey, match: MatchReport) -> Iterator[str]:
 
 
 def _misses(match: MatchReport) -> Iterator[str]:
-    from pytest_passbench.core import misses
-
     lines = misses.lines(match.passes)
     if lines:
         yield "  no match:" if match.places else "  no pass matches:"

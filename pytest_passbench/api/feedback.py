@@ -1,4 +1,4 @@
-"""What became of a candidate, in words for the next attempt of whoever wrote it: a person, or a model.
+"""What became of a candidate, in words for the author's next attempt: a person's, or a model's.
 
 Most of it is text that the candidate has brought about. So every part is capped and escaped, paths are those within
 the candidate, and nothing is said of seeds or inputs.
@@ -62,7 +62,7 @@ def text(records: Sequence[Record], expected: int, path: str, limit: int = LIMIT
     parts += _failures([record for record in records if not (record.judged and record.correct)])
     parts += [_further_sizes(right), _matches(judged), _speeds(right), _warnings(judged), _output(judged)]
     body = _inside("\n\n".join(filter(None, parts)), path)
-    return body if len(body) <= limit else body[: max(0, limit - len(CUT))] + CUT
+    return body if len(body) <= limit else (body[: max(0, limit - len(CUT))] + CUT)[:limit]
 
 
 def _inside(text: str, path: str) -> str:
@@ -147,8 +147,8 @@ def _further_sizes(right: Sequence[Record]) -> str:
     total = sum(len(record.held_out_judged) for record in right)
     failed = [(record, item) for record in right for item in record.held_out_failures]
     if not failed:
-        return f"Right at all {counted(total, 'further size')} that nobody chose." if total else ""
-    rows = [f"Of {counted(total, 'further size')} that nobody chose, {len(failed)} are not right:"]
+        return f"Right at all {counted(total, 'further size')}, drawn at random." if total else ""
+    rows = [f"Of {counted(total, 'further size')}, drawn at random, {len(failed)} are not right:"]
     for record, item in failed[:MAX_CAUSES]:
         where = f"{line(record.task, 80)}/{line(record.subgraph, 80)} at batch {item.batch}, size {item.size}"
         outcome = item.outcome(record.criterion, record.tolerance)

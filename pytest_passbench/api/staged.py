@@ -124,9 +124,7 @@ def attainment(records: Sequence[Record], expected: int, criterion: Criterion, o
     if not stages:
         reason = next((record.arm.message for record in records), "there is no task")
         raise UserError(f"nothing could be judged: {reason}", remedy="`passbench doctor` says what may be wrong")
-    if min(stages) < Stage.RIGHT:
-        return Attainment(tuple(stages))
-    if not any(record.arm.speed for record in able):
+    if min(stages) < Stage.RIGHT or not any(record.arm.speed for record in able):
         return Attainment(tuple(stages))
     speeds = [record.arm.speed or Interval(1.0, 1.0, 1.0) for record in able]
     return Attainment(tuple(stages), combined(speeds, offset))

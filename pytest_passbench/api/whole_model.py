@@ -10,8 +10,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from pytest_passbench.api.backend import take
-from pytest_passbench.api.local import Local
+from pytest_passbench.api.backend import Local, take
 from pytest_passbench.candidate.layout import MANIFEST
 from pytest_passbench.core import misses
 from pytest_passbench.core.errors import UserError

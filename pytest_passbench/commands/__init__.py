@@ -1,1 +1,1 @@
-"""The subcommands of ``passbench``, one module each: ``add(subparsers)`` and ``run(args) -> int``."""
+"""The subcommands of ``passbench``, one module each: ``HELP``, ``add(parser)`` and ``run(args) -> int``."""

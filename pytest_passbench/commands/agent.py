@@ -7,13 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tabulate import tabulate
+
+from pytest_passbench.api.arguments import TaskShelf
 from pytest_passbench.core.checks import whole
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import printable
+from pytest_passbench.core.task import Task
+from pytest_passbench.suite import find
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
 
-    from pytest_passbench.core.task import Task
 
 HELP = """Have a model write passes for tasks: it writes files, has them judged, reads the feedback, and tries again.
 Its best judged attempt counts. The same command goes on with an evaluation that was interrupted, and judges nothing
@@ -26,9 +31,8 @@ RETRIES = 6
 """How often an endpoint is asked again, after 3 seconds and then after twice as many each time: 3 minutes in all."""
 
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser("agent", help="have a model write passes, and judge them", description=HELP)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("--model", required=True, metavar="M", help="a model as Inspect names it: provider/name "
                         "(openai-api/NAME/MODEL for an endpoint of your own, hf/MODEL for a local one)")  # fmt: skip
     parser.add_argument("--tasks", action="append", metavar="TASKS", help="a suite, a task's id or file, or a folder "
@@ -44,7 +48,6 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
                         f"that fails is asked again before a sample is given up (default: {RETRIES})")  # fmt: skip
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="folder of the logs (default: "
                         "reports/agents)")  # fmt: skip
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,10 +56,8 @@ def run(args: argparse.Namespace) -> int:
         from pytest_passbench.agents.inspect_task import evaluate, passbench
     except ImportError as error:
         raise UserError(f"passbench agent needs {error.name or 'inspect_ai'}", remedy=INSTALL) from error
-    from pytest_passbench.agents.answer_journal import AnswerJournal
+    from pytest_passbench.agents.environment import AnswerJournal
     from pytest_passbench.agents.inspect_results import write_results
-    from pytest_passbench.api.arguments import TaskShelf
-    from pytest_passbench.core.escape import printable
 
     words, journal = args.tasks or ["lite"], args.out / "judged"
     tasks = TaskShelf().named(words)
@@ -71,8 +72,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_names(words: Sequence[str], tasks: Sequence[Task]) -> None:
     """Raise UserError for a path or a name of a folder that does not say by itself which task is meant."""
-    from pytest_passbench.suite import find
-
     if with_comma := next((word for word in words if "," in word), None):
         raise UserError("there is a comma in it", where=with_comma, remedy="rename it")
     for task in tasks:
@@ -83,10 +82,7 @@ def _check_names(words: Sequence[str], tasks: Sequence[Task]) -> None:
 
 def _print(log: EvalLog) -> bool:
     """Print a model's scores, and what became of samples without one. Return True if each sample has one."""
-    from tabulate import tabulate
-
     from pytest_passbench.agents.inspect_results import tokens_of
-    from pytest_passbench.core.escape import printable
 
     samples = log.samples or []
     rows = [[item.name, metric.name.rpartition("/")[2], item.reducer or "", f"{metric.value:.3f}"]

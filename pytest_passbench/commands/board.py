@@ -7,16 +7,17 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_passbench.commands.results import add_file
 from pytest_passbench.core.checks import share
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated, printable
-
-if TYPE_CHECKING:
-    from pytest_passbench.report.board.conditions import RunFile
-    from pytest_passbench.report.board.standings import Board
+from pytest_passbench.core.files import write_text
+from pytest_passbench.report import terminal
+from pytest_passbench.report.board import conditions, page, standings, texts
+from pytest_passbench.report.board.conditions import RunFile
+from pytest_passbench.report.board.standings import Board
+from pytest_passbench.run import results_file
 
 FORMATS = (".html", ".md", ".csv", ".tex")
 TERMINAL = "-"
@@ -25,9 +26,8 @@ TERMINAL = "-"
 HELP = "Show the candidates of several runs, best first, beside those that they can be compared with."
 
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser("board", help="compare the candidates of several runs", description=HELP)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     add_file(parser, "files", nargs="+")
     parser.add_argument(
         "-o",
@@ -46,13 +46,10 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         metavar="SHARE",
         help="by how much two runs of the same candidate may differ, 0 to 1 (default: 0.12)",
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the boards."""
-    from pytest_passbench.report.board import conditions, standings
-
     outputs = [_checked(out) for out in args.output] or [TERMINAL]
     groups = conditions.grouped(_sources(args.files))
     between = standings.BETWEEN_RUNS if args.between_runs is None else args.between_runs
@@ -61,15 +58,10 @@ def run(args: argparse.Namespace) -> int:
     for path in files:
         _write(boards, path)
     if args.plots is not None:
-        from pytest_passbench.report.board import page
-
         files += page.write(boards, args.plots)
     for path in files:
         print(printable(str(path)), file=sys.stderr if TERMINAL in outputs else sys.stdout)
     if TERMINAL in outputs:
-        from pytest_passbench.report import terminal
-        from pytest_passbench.report.board import texts
-
         print(texts.text(boards, terminal.columns()))
     return 0
 
@@ -77,15 +69,12 @@ def run(args: argparse.Namespace) -> int:
 def _checked(out: str) -> str:
     if out != TERMINAL and Path(out).suffix not in FORMATS:
         remedy = f"end it in {', '.join(FORMATS)}, or give {TERMINAL}"
-        raise UserError(f"nothing is known of the suffix {abbreviated(Path(out).suffix)}", where=out, remedy=remedy)
+        raise UserError(f"unknown suffix {abbreviated(Path(out).suffix)}", where=out, remedy=remedy)
     return out
 
 
 def _sources(files: Sequence[Path]) -> list[RunFile]:
     """Return the runs in the files, each once. Raises UserError for a file that was changed."""
-    from pytest_passbench.report.board.conditions import RunFile
-    from pytest_passbench.run import results_file
-
     sources: dict[str, RunFile] = {}
     for file in files:
         path = results_file.located(file)
@@ -99,9 +88,6 @@ def _sources(files: Sequence[Path]) -> list[RunFile]:
 
 
 def _write(boards: Sequence[Board], path: Path) -> None:
-    from pytest_passbench.core.files import write_text
-    from pytest_passbench.report.board import page, texts
-
     make: dict[str, Callable[[Sequence[Board]], str]] = {
         ".html": partial(page.render, folder=path.parent),
         ".md": texts.as_markdown,

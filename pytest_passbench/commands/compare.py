@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import Any
 
 from pytest_passbench.commands.results import add_file, warn_if_changed
 from pytest_passbench.core.checks import fraction
 from pytest_passbench.core.errors import UserError
-
-if TYPE_CHECKING:
-    from pytest_passbench.core.run import Run
-    from pytest_passbench.report.changes import TaskChange
-    from pytest_passbench.score.interval import Interval
-
+from pytest_passbench.core.run import Run, plain
+from pytest_passbench.report import changes, markdown, run_text, terminal
+from pytest_passbench.report.changes import TaskChange
+from pytest_passbench.run import results_file, stored
+from pytest_passbench.score.interval import Interval
 
 HELP = "Show what changed from one results file to another, task by task."
 
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser("compare", help="show what changed between two results files",
-                                   description=HELP)  # fmt: skip
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     add_file(parser, "before", "BEFORE")
     add_file(parser, "after", "AFTER")
     parser.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="default: text")
     limit = "exit with 1 if an answer was lost, or more of a speed-up than this: 3%% or 0.03"
     parser.add_argument("--max-regression", type=fraction, metavar="SHARE", help=limit)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,9 +33,6 @@ def run(args: argparse.Namespace) -> int:
 
     Raises UserError after that if ``--max-regression`` is given and a candidate has nothing to hold against it.
     """
-    from pytest_passbench.report import changes, markdown, run_text, terminal
-    from pytest_passbench.run import results_file, stored
-
     paths = [results_file.located(path) for path in (args.before, args.after)]
     before, after = map(results_file.read, paths)
     for path, loaded in zip(paths, (before, after), strict=True):
@@ -63,8 +57,6 @@ def run(args: argparse.Namespace) -> int:
 
 def worse(both: Run, limit: float) -> list[str]:
     """Return a line for each subgraph that lost its answer, or certainly more of its speed-up than ``limit``."""
-    from pytest_passbench.report import changes
-
     regressions = []
     for record in both.records:
         name = f"{record.task}/{record.subgraph} of {record.candidate}"
@@ -77,8 +69,6 @@ def worse(both: Run, limit: float) -> list[str]:
 
 def as_json(both: Run) -> dict[str, Any]:
     """Return the changes as data: for each candidate the mean over all, and a list of tasks, the worst first."""
-    from pytest_passbench.report import changes
-
     return {
         "before": both.compared["file"],
         "delta": changes.delta_of(both),
@@ -107,9 +97,4 @@ def _figures(item: TaskChange) -> dict[str, Any]:
 
 
 def _interval(value: Interval | None) -> dict[str, Any] | None:
-    from pytest_passbench.core.run import plain
-
-    if value is None:
-        return None
-    data: dict[str, Any] = plain({"ratio": value.ratio, "low": value.low, "high": value.high})
-    return data
+    return None if value is None else plain(asdict(value))

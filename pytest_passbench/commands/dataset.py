@@ -10,25 +10,30 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import torch
+
+from pytest_passbench.commands.own_model import without_logs
 from pytest_passbench.core.checks import count, duration, seconds, whole
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import write_text
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.progress import ProgressLines
+from pytest_passbench.dataset import build as building
+from pytest_passbench.dataset import shards, splits, summary
+from pytest_passbench.dataset.architectures import libraries
 from pytest_passbench.dataset.names import KINDS, SPLITS
-
-if TYPE_CHECKING:
-    from pytest_passbench.dataset.rows import GraphRow
+from pytest_passbench.dataset.rows import GraphRow, text_hash
+from pytest_passbench.dataset.tasks import tasks_of
+from pytest_passbench.forge.curate import write_tasks
+from pytest_passbench.report.drawing import as_file
+from pytest_passbench.suite.find import discover, installed_tasks
 
 HELP = "Build a data set of unique graphs from configurations, look at it, and make tasks of its rows."
 
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser("dataset", help="a data set of graphs", description=HELP)
-    parser.set_defaults(run=run)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     building = actions.add_parser("build", help="capture architectures, or go on with it, and write the shards")
     building.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the data set")
@@ -80,21 +85,12 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do the action. Return 1 if ``check`` found a fault, else 0."""
-    import torch
-
     torch.set_num_threads(1)
     return int(args.action(args))
 
 
 def build(args: argparse.Namespace) -> int:
     """Build or go on, write the shards and the card, and print the counts."""
-    from pytest_passbench.commands.own_model import without_logs
-    from pytest_passbench.dataset import build as building
-    from pytest_passbench.dataset import shards, splits, summary
-    from pytest_passbench.dataset.architectures import libraries
-    from pytest_passbench.report.drawing import as_file
-    from pytest_passbench.suite.find import discover, installed_tasks
-
     shards.arrow()  # before hours of work
     names = [name for name in args.sources.split(",") if name]
     settings = building.BuildSettings(args.out, args.processes, args.timeout, args.budget)
@@ -121,8 +117,6 @@ def build(args: argparse.Namespace) -> int:
 
 def stats(args: argparse.Namespace) -> int:
     """Print the counts."""
-    from pytest_passbench.dataset import summary
-
     counts = summary.read(args.path)
     print(json.dumps(asdict(counts), indent=1) if args.json else "\n".join(summary.lines(counts)))
     return 0
@@ -130,11 +124,6 @@ def stats(args: argparse.Namespace) -> int:
 
 def check(args: argparse.Namespace) -> int:
     """Print what is wrong with the rows. Return 1 if anything is."""
-    from pytest_passbench.commands.own_model import without_logs
-    from pytest_passbench.dataset import shards, splits
-    from pytest_passbench.dataset.rows import text_hash
-    from pytest_passbench.suite.find import discover, installed_tasks
-
     rows = list(shards.read(args.path))
     with without_logs():
         apart = splits.held_out(ref.load() for ref in discover(args.held_out or installed_tasks()))
@@ -159,8 +148,6 @@ def sample(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     """Print a row. Raises UserError if no row's id, or more than one, begins so."""
-    from pytest_passbench.dataset import shards
-
     rows = [row for row in shards.read(args.path) if row.id.startswith(args.id)]
     if len(rows) != 1:
         raise UserError(f"{counted(len(rows), 'row')} of {args.path} begin with {args.id!r}", where="ID",
@@ -178,10 +165,6 @@ def show(args: argparse.Namespace) -> int:
 
 def to_tasks(args: argparse.Namespace) -> int:
     """Write a task file for each operator sequence of the drawn rows. Say which rows the rules refuse, and why."""
-    from pytest_passbench.commands.own_model import without_logs
-    from pytest_passbench.dataset.tasks import tasks_of
-    from pytest_passbench.forge.curate import write_tasks
-
     with without_logs():
         row_tasks = tasks_of(_with_progress(list(_drawn(args))))
     for path in write_tasks(row_tasks.tasks, args.out):
@@ -202,8 +185,6 @@ def _with_progress(rows: Sequence[GraphRow]) -> Iterator[GraphRow]:
 
 
 def _drawn(args: argparse.Namespace) -> Iterator[GraphRow]:
-    from pytest_passbench.dataset import shards
-
     rows = [
         row
         for row in shards.read(args.path, args.split)

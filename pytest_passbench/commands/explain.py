@@ -9,19 +9,21 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pytest_passbench.api.explanation import render
+from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.commands.results import inert
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import line
-from pytest_passbench.core.settings import SUITES
-
-if TYPE_CHECKING:
-    from pytest_passbench.candidate.layout import Candidate
-    from pytest_passbench.core.task import Task
-    from pytest_passbench.judge.session import Session
-    from pytest_passbench.judge.survey import Survey
-    from pytest_passbench.suite.find import TaskRef
+from pytest_passbench.core.escape import LINES, line, printable
+from pytest_passbench.core.progress import ProgressLines
+from pytest_passbench.core.settings import SUITES, Settings
+from pytest_passbench.core.task import Task
+from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.session import Session
+from pytest_passbench.judge.survey import Survey, survey
+from pytest_passbench.suite import find
+from pytest_passbench.suite.find import TaskRef
 
 MAX_CHARACTERS = 300  # of the sentence on a task in a list
 
@@ -36,10 +38,8 @@ The exit code is 1 if an error or a violation is shown, if no pass matches a tas
 listed."""
 
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser("explain", help="show what passes match, what not, and what is refused",
-                                   description=HELP)  # fmt: skip
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("directory", type=Path, metavar="DIR", help="a folder of passes")
     parser.add_argument("tasks", nargs="*", metavar="TASK", help="an installed task's id, or a task file or sample; "
                         "with --all or --missed also a folder of them (default: the installed tasks)")  # fmt: skip
@@ -53,15 +53,15 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     listing.add_argument("--json", action="store_true", help="print JSON, with every subgraph's launch plans")
     parser.add_argument("--suite", choices=SUITES, help="with --all or --missed: only tasks of this suite (default: "
                         "full of the installed tasks, all of those that are named)")  # fmt: skip
-    parser.set_defaults(run=inert(run))
 
 
+@inert
 def run(args: argparse.Namespace) -> int:
     """Print what is asked for, and return the exit code."""
     if args.all or args.missed:
         for option in ("subgraph", "policy", "sanitize"):
             if getattr(args, option):
-                raise UserError("is about plans, and a list of tasks has none", where=f"--{option}",
+                raise UserError("has no effect with --all or --missed", where=f"--{option}",
                                 remedy="leave it out, or leave --all and --missed out")  # fmt: skip
         return _list_tasks(args.directory, args.tasks, args.suite, args.missed)
     if args.suite:
@@ -74,8 +74,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _named_tasks(words: Sequence[str], subgraph: str | None) -> list[Task]:
     """Return the tasks with these names. Raises UserError for a name or a subgraph that is not there."""
-    from pytest_passbench.suite import find
-
     if subgraph is not None and len(words) != 1:
         raise UserError("--subgraph is a subgraph of one task", remedy="name one task before it")
     tasks = [find.single(word).load() for word in words]
@@ -94,10 +92,6 @@ def only(task: Task, subgraph: str) -> Task:
 
 
 def _explain(directory: Path, tasks: Sequence[Task], policy: Any, as_json: bool, sanitize: bool) -> int:
-    from pytest_passbench.api.explanation import render
-    from pytest_passbench.core.escape import LINES, printable
-    from pytest_passbench.judge.survey import survey
-
     surveys: list[tuple[Task | None, Survey]] = []
     subjects: Sequence[Task | None] = tasks or [None]
     for task in subjects:
@@ -130,12 +124,6 @@ def _list_tasks(directory: Path, words: Sequence[str], suite: str | None, missed
     A task for which it cannot be told has a line in both lists. Totals and progress go to stderr. Return the exit
     code: 1 if there is no line, or one of that kind. Raises UserError if there is no task to look at.
     """
-    from pytest_passbench.candidate.layout import Candidate
-    from pytest_passbench.core.progress import ProgressLines
-    from pytest_passbench.core.settings import Settings
-    from pytest_passbench.judge.arms.failures import ArmFailure
-    from pytest_passbench.judge.session import Session
-
     candidate, refs = Candidate.open(directory), _refs(words, suite)
     progress, width, matched = ProgressLines("explain"), max(len(ref.id) for ref in refs), 0
     unknown = lines = 0
@@ -159,12 +147,10 @@ def _list_tasks(directory: Path, words: Sequence[str], suite: str | None, missed
 
 def _refs(words: Sequence[str], suite: str | None) -> list[TaskRef]:
     """Return the tasks of a suite: of those that are named, or else of the installed ones."""
-    from pytest_passbench.suite import find
-
     if not words:
         refs, suite = find.discover(find.installed_tasks()), suite or "full"
     else:
-        refs = [ref for word in words for ref in find.at(word)]
+        refs = find.distinct([ref for word in words for ref in find.at(word)])
     refs = find.select(refs, suite or "all")
     if not refs:
         raise UserError(f"no task is in the suite {suite}", remedy=f"suites are: {', '.join(SUITES)}")

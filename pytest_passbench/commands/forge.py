@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import torch
 
 from pytest_passbench.commands import own_model
 from pytest_passbench.commands.own_model import HUB_HELP, MODEL_HELP, SPECS
@@ -14,11 +15,14 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated, line
 from pytest_passbench.core.files import kind_of
 from pytest_passbench.core.plurals import counted
-
-if TYPE_CHECKING:
-    from pytest_passbench.core.task import Task
-    from pytest_passbench.forge.model_tasks import ModelTasks
-    from pytest_passbench.forge.models import ModelCase
+from pytest_passbench.core.progress import ProgressLines
+from pytest_passbench.core.task import Task
+from pytest_passbench.forge import model_tasks, remake, sources
+from pytest_passbench.forge.curate import write_tasks
+from pytest_passbench.forge.model_tasks import ModelTasks
+from pytest_passbench.forge.models import ModelCase
+from pytest_passbench.forge.remake import Recipe
+from pytest_passbench.suite.find import discover
 
 STEPS = ("capture", "windows", "select", "curate", "write")
 DEFAULT_STEPS = ",".join(STEPS)
@@ -31,11 +35,10 @@ an own model, whose inputs are floats of batch x size x 64 and token ids from 0 
 HELP = "Make tasks from models."
 
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.epilog, parser.formatter_class = EXAMPLES + SPECS, argparse.RawDescriptionHelpFormatter
     # fmt: off
-    parser = subparsers.add_parser("forge", help="make tasks from models", description=HELP, epilog=EXAMPLES + SPECS,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter)
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--model", metavar="FILE.py:NAME", help=MODEL_HELP)
     source.add_argument("--hub", metavar="ID|DIR", help=HUB_HELP)
@@ -58,14 +61,11 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("--layout", choices=("task", "published"), default="task", help="form of the output")
     parser.add_argument("--processes", type=count, default=1, metavar="N", help="how many at a time (default: 1)")
     parser.add_argument("--timeout", type=seconds, default=200.0, metavar="S", help="seconds for one job")
-    parser.set_defaults(run=run)
     # fmt: on
 
 
 def run(args: argparse.Namespace) -> int:
     """Make the tasks and print their paths, or do what another option asks."""
-    import torch
-
     if not args.model:
         own_model.refuse_inputs(args)
     torch.set_num_threads(1)
@@ -83,12 +83,10 @@ def run(args: argparse.Namespace) -> int:
 
 def would_do(args: argparse.Namespace) -> UserError:
     """Return the message for a command line that would begin the whole suite without asking for it."""
-    from pytest_passbench.forge.sources import all_cases
-
-    cases = all_cases()
+    cases = sources.all_cases()
     hours = len(cases) * args.timeout / args.processes / 3600
-    tasks, sources = counted(args.tasks or 200, "task"), counted(len(cases), "architecture")
-    output = f"{tasks} in {args.out}, from {sources}, by the steps {args.steps}"
+    tasks, models = counted(args.tasks or 200, "task"), counted(len(cases), "architecture")
+    output = f"{tasks} in {args.out}, from {models}, by the steps {args.steps}"
     long = f"up to {args.timeout:g} s for each architecture, {hours:.1f} hours in all, before the other steps"
     remedy = "add --all to begin; --only=NAME, --model or --hub make fewer; --list names the architectures"
     return UserError(f"would make {output}: {long}", where="forge", remedy=remedy)
@@ -96,21 +94,15 @@ def would_do(args: argparse.Namespace) -> UserError:
 
 def list_cases() -> int:
     """Print a line per architecture that can be captured here."""
-    from pytest_passbench.forge.sources import all_cases
-
-    for case in all_cases():
+    for case in sources.all_cases():
         print(f"{case.name}  {case.modality}  {' '.join(v.label for v in case.variants)}")
     return 0
 
 
 def verify(args: argparse.Namespace) -> int:
     """Print a line per architecture. Return 1 if a committed subgraph was not made again, else 0."""
-    from pytest_passbench.forge import remake
-    from pytest_passbench.forge.sources import pick
-    from pytest_passbench.suite.find import discover
-
     tasks = [ref.load() for ref in discover(args.out)]
-    results = [remake.verify(case, tasks) for case in pick(args.verify)]
+    results = [remake.verify(case, tasks) for case in sources.pick(args.verify)]
     for result in results:
         total = result.same + len(result.missing)
         print(f"{result.case}: {result.same} of {total} subgraphs have the same hash")
@@ -120,9 +112,6 @@ def verify(args: argparse.Namespace) -> int:
 
 def make_from_model(args: argparse.Namespace) -> int:
     """Make tasks from one model of the user's or of a hub."""
-    from pytest_passbench.core.progress import ProgressLines
-    from pytest_passbench.forge import model_tasks
-
     if kind_of(args.out) not in (None, "folder"):
         raise UserError(f"{args.out} is no folder", where="--out", remedy="name a folder, which may be new")
     case, remedy = own_model.case_of(args)
@@ -175,8 +164,6 @@ def _remedy(result: ModelTasks) -> str:
 
 def make_suite(args: argparse.Namespace) -> int:
     """Do the wanted steps of making a suite."""
-    from pytest_passbench.forge.remake import Recipe
-
     steps = _steps(args.steps)
     cases = _cases(args.only) if "capture" in steps else []
     tasks = Recipe(args.work, args.processes, args.timeout).tasks(steps, cases, args.tasks or 200, args.train)
@@ -184,8 +171,6 @@ def make_suite(args: argparse.Namespace) -> int:
 
 
 def _write(args: argparse.Namespace, tasks: list[Task]) -> int:
-    from pytest_passbench.forge.curate import write_tasks
-
     for path in write_tasks(tasks, args.out, args.layout):
         print(path)
     subgraphs = sum(task.header.subgraphs for task in tasks)
@@ -194,9 +179,7 @@ def _write(args: argparse.Namespace, tasks: list[Task]) -> int:
 
 
 def _cases(only: list[str]) -> list[ModelCase]:
-    from pytest_passbench.forge.sources import all_cases
-
-    cases = [c for c in all_cases() if not only or c.name in only or c.name.partition("/")[0] in only]
+    cases = [c for c in sources.all_cases() if not only or c.name in only or c.name.partition("/")[0] in only]
     if not cases:
         raise UserError(f"no architecture {' or '.join(only)}", remedy="see `passbench forge --list`")
     return cases

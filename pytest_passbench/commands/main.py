@@ -14,28 +14,28 @@ from typing import Any, NoReturn
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line, printable
 
-COMMANDS = (
-    "run",
-    "try",
-    "tasks",
-    "new",
-    "explain",
-    "show",
-    "compare",
-    "board",
-    "profile",
-    "merge",
-    "verify",
-    "doctor",
-    "forge",
-    "dataset",
-    "agent",
-    "trajectories",
-    "serve",
-)  # fmt: skip
-"""The modules of :mod:`pytest_passbench.commands`, in the order of the help.
+COMMANDS = {
+    "run": "judge candidates, on one machine or many",
+    "try": "judge a whole model with a candidate's passes",
+    "tasks": "list, show, validate or check tasks",
+    "new": "write a first pass for a task",
+    "explain": "show what passes match, what not, and what is refused",
+    "show": "print the tables of a stored run again",
+    "compare": "show what changed between two results files",
+    "board": "compare the candidates of several runs",
+    "profile": "show how TorchInductor fares beside eager",
+    "merge": "make one results file of several shards",
+    "verify": "check a results file, and judge some of it anew",
+    "doctor": "find what will hurt timings on this machine",
+    "forge": "make tasks from models",
+    "dataset": "a data set of graphs",
+    "agent": "have a model write passes, and judge them",
+    "trajectories": "write what models did, to train from",
+    "serve": "serve environments for models over HTTP",
+}
+"""The modules of :mod:`pytest_passbench.commands`, in the order of the help, and what it says of each.
 
-Each has ``add(subparsers)``, which sets ``run`` as its parser's default. Heavy modules are imported in ``run`` only.
+Each has its ``HELP``, ``add(parser)`` for its arguments, and ``run(args)``. Only the one that is called is imported.
 """
 
 
@@ -45,13 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     After Ctrl+C it is 130, as a shell says.
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
-    for argument in arguments:
-        if argument.startswith("--") and argument.endswith("=--"):  # argparse makes an empty list of it
-            parser().error(f"argument {argument.removesuffix('=--')}: '--' is no value")
-    args = parser().parse_args(arguments)
-    if sys.stdout is None:
-        return _failed("standard output is closed")
     try:
+        args = _parsed(arguments)
+        if sys.stdout is None:
+            return _failed("standard output is closed")
         code = int(args.run(args))
         sys.stdout.flush()
         return code
@@ -72,6 +69,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         _leave_output()
         return _failed(f"standard output cannot be written: {error.strerror}")
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    top = parser(arguments)
+    for argument in arguments:
+        if argument.startswith("--") and argument.endswith("=--"):  # argparse makes an empty list of it
+            top.error(f"argument {argument.removesuffix('=--')}: '--' is no value")
+    return top.parse_args(arguments)
 
 
 def _failed(message: str) -> int:
@@ -101,10 +106,16 @@ class _CommandParser(argparse.ArgumentParser):
         super().error(line(message, 500))
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line, with every subcommand."""
+def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser of a command line. Only the module of the subcommand that it names is imported."""
     top = _CommandParser(prog="passbench", description="Judge tensor-compiler passes.")
     subparsers = top.add_subparsers(metavar="COMMAND", required=True)
-    for name in COMMANDS:
-        import_module(f"pytest_passbench.commands.{name}").add(subparsers)
+    command = next((word for word in arguments if not word.startswith("-")), "")
+    for name, text in COMMANDS.items():
+        sub = subparsers.add_parser(name, help=text)
+        if name == command:
+            module = import_module(f"pytest_passbench.commands.{name}")
+            sub.description = module.HELP
+            sub.set_defaults(run=module.run)
+            module.add(sub)
     return top

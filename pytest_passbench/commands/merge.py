@@ -9,27 +9,24 @@ from pytest_passbench.commands.results import add_file
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import printable
 from pytest_passbench.core.files import kind_of
+from pytest_passbench.report import terminal
+from pytest_passbench.report.report import report_of
+from pytest_passbench.run import merge, results_file
+from pytest_passbench.run.ledger import write_reports
 
 HELP = "Make one results file from those of a run's shards."
 
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser("merge", help="make one results file of several shards", description=HELP)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument(
         "out", type=Path, metavar="OUT", help="folder to write results.json, results.md and report.html to"
     )
     add_file(parser, "files", nargs="+")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the merged run and print its board."""
-    from pytest_passbench.report import terminal
-    from pytest_passbench.report.report import report_of
-    from pytest_passbench.run import merge, results_file
-    from pytest_passbench.run.ledger import write_reports
-
     target = _target(args.out, results_file.NAME)
     merged = merge.merge([(path, results_file.read(path)) for path in args.files])
     results_file.write_file(target, merged)

@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
+from pytest_passbench.suite import find
 
 if TYPE_CHECKING:
     from pytest_passbench.first_pass.choose import RequestedRun
@@ -17,9 +19,8 @@ that the generator has kernels for, and these kernels in C++ or Triton. They are
 are there to be read and changed. The pass is added to those that the folder lists already."""
 
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser("new", help="write a first pass for a task", description=HELP)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("task", metavar="TASK", help="an installed task's id, or a task file or sample")
     parser.add_argument("folder", type=Path, metavar="DIR", help="the candidate's folder, made if there is none")
     parser.add_argument("--triton", action="store_true", help="write the kernel in Triton")
@@ -28,7 +29,6 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )
     parser.add_argument("--ops", type=names, metavar="A,B", help="match the first run of these operators: relu,add")
     parser.add_argument("--force", action="store_true", help="overwrite files of the same names")
-    parser.set_defaults(run=run)
 
 
 def lines(text: str) -> tuple[int, int]:
@@ -49,9 +49,6 @@ def names(text: str) -> tuple[str, ...]:
 
 def run(args: argparse.Namespace) -> int:
     """Write the pass, and say what it matches."""
-    from pytest_passbench.core.errors import UserError
-    from pytest_passbench.suite import find
-
     if args.operators and args.ops:
         raise UserError("--operators and --ops both name the run", remedy="give one of them")
     ref = find.single(args.task)

@@ -7,17 +7,19 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_passbench.commands.own_model import MODEL_HELP, SPECS, add_inputs, case_of, refuse_inputs, without_logs
 from pytest_passbench.commands.results import warn_if_changed
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import write_text, writing
+from pytest_passbench.core.progress import ProgressLines
+from pytest_passbench.core.run import Run, plain
 from pytest_passbench.core.settings import BASELINES, INDUCTOR, SUITES
-
-if TYPE_CHECKING:
-    from pytest_passbench.core.run import Run
-    from pytest_passbench.report.profile import CompilerProfile
+from pytest_passbench.report import terminal
+from pytest_passbench.report.drawing import as_file
+from pytest_passbench.report.pdf import as_pdf
+from pytest_passbench.report.profile import CompilerProfile, page, profile, scatter, sentences, tables
+from pytest_passbench.run import results_file
 
 HELP = """\
 Show how the default compiler fares on the subgraphs of a run that judged it
@@ -30,10 +32,9 @@ MODEL = re.compile(r"\.py:\w+$")
 PIXELS, INCHES = 720.0, 7.5
 
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser("profile", help="show how TorchInductor fares beside eager", description=HELP,
-                                   epilog=SPECS, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.epilog, parser.formatter_class = SPECS, argparse.RawDescriptionHelpFormatter
     about = f"results.json, a run's folder, or FILE.py:NAME: {MODEL_HELP}"
     parser.add_argument("file", type=Path, metavar="FILE", help=about)
     add_inputs(parser, "the model")
@@ -44,17 +45,12 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("--baseline", choices=BASELINES, default=INDUCTOR,
         help=f"the compiler whose profile is shown (default: {INDUCTOR})")
     parser.add_argument("--json", action="store_true", help="print JSON, with every subgraph")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the tables, and write the picture and the page if they are asked for."""
-    from pytest_passbench.core.run import plain
-    from pytest_passbench.report import terminal
-    from pytest_passbench.report.profile import page, profile, sentences, tables
-
-    _check_name(args.picture, "picture", PICTURES)
-    _check_name(args.page, "page", PAGES)
+    _check_name(args.picture, PICTURES)
+    _check_name(args.page, PAGES)
     stored = _judged(args) if MODEL.search(str(args.file)) else _stored(args)
     view = profile(stored, args.baseline)
     if not view.subgraphs:
@@ -77,8 +73,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _stored(args: argparse.Namespace) -> Run:
     """Return the run that is stored in a file. Raises UserError if there is none."""
-    from pytest_passbench.run import results_file
-
     refuse_inputs(args)
     if str(args.file) in SUITES and not args.file.exists():
         command = f"pytest --passbench --candidate=DIR --passbench-suite={args.file}"
@@ -95,7 +89,6 @@ def _judged(args: argparse.Namespace) -> Run:
     import torch
 
     from pytest_passbench.api.whole_model import profiled
-    from pytest_passbench.core.progress import ProgressLines
 
     torch.set_num_threads(1)
     args.model = str(args.file)
@@ -104,17 +97,13 @@ def _judged(args: argparse.Namespace) -> Run:
         return profiled(case, args.baseline, progress.stage, remedy)
 
 
-def _check_name(path: Path | None, kind: str, endings: Sequence[str]) -> None:
+def _check_name(path: Path | None, endings: Sequence[str]) -> None:
     if path is not None and path.suffix not in endings:
-        raise UserError(f"is no {kind}'s name", where=path, remedy=f"end it in {' or '.join(endings)}")
+        raise UserError(f"the name must end in {' or '.join(endings)}", where=path)
 
 
 def _write_picture(view: CompilerProfile, path: Path) -> None:
     """Write the chart of all subgraphs. Raises UserError if the file cannot be written."""
-    from pytest_passbench.report.drawing import as_file
-    from pytest_passbench.report.pdf import as_pdf
-    from pytest_passbench.report.profile import scatter
-
     drawing = scatter(view)
     with writing(path, "name another file"):
         if path.suffix == ".pdf":

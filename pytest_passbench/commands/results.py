@@ -8,12 +8,9 @@ import secrets
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_passbench.core.escape import printable
-
-if TYPE_CHECKING:
-    from pytest_passbench.core.run import Run
+from pytest_passbench.core.run import Run
 
 
 def add_file(

@@ -4,34 +4,49 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pytest_passbench.api import evaluator
+from pytest_passbench.api.arguments import load, with_ids
+from pytest_passbench.api.backend import Backend, take
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import printable
 from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option
+from pytest_passbench.core.plurals import counted
+from pytest_passbench.core.progress import ProgressLines
+from pytest_passbench.core.record import Key, Record
+from pytest_passbench.core.run import Run
+from pytest_passbench.core.seed import commitment
 from pytest_passbench.core.settings import Settings
-
-if TYPE_CHECKING:
-    from pytest_passbench.api.backend import Backend
-    from pytest_passbench.core.record import Key, Record
-    from pytest_passbench.core.run import Run
-    from pytest_passbench.core.task import Task
-    from pytest_passbench.run.ledger import Ledger
+from pytest_passbench.core.task import Task
+from pytest_passbench.report import gates, terminal
+from pytest_passbench.report.report import report_of
+from pytest_passbench.run.journal import Journal, is_whole, remove
+from pytest_passbench.run.ledger import (
+    Ledger,
+    fresh_folder,
+    open_candidates,
+    open_reference,
+    run_seed,
+    writable,
+    write,
+)
 
 FAILED, INTERRUPTED = 1, 2
 """Exit codes, which are pytest's."""
 
+HELP = (
+    "Exit codes are those of a pytest run: 0 if all cases and gates passed, 1 if one failed, 2 after Ctrl+C, "
+    f"{HARNESS_FAILED} if nothing failed and the machine could not judge some subgraph."
+)
 WRITTEN = ("results.json", "results.md", "report.html")
 
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    about = (
-        "Exit codes are those of a pytest run: 0 if all cases and gates passed, 1 if one failed, 2 after Ctrl+C, "
-        f"{HARNESS_FAILED} if nothing failed and the machine could not judge some subgraph."
-    )
-    parser = subparsers.add_parser("run", help="judge candidates, on one machine or many", description=about)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("candidates", type=Path, nargs="+", metavar="CANDIDATE", help="folder of passes to judge")
     parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help="judge on a Ray cluster: that at "
                         "ADDRESS, or of RAY_ADDRESS, or else a new one on this machine")  # fmt: skip
@@ -39,7 +54,6 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         action = "append" if option.many else "store"
         parser.add_argument(f"--{option.name}", dest=option.key, type=option.type, action=action,
                             metavar=option.metavar, help=option.help)  # fmt: skip
-    parser.set_defaults(run=run)
 
 
 def _options() -> list[Option]:
@@ -49,21 +63,19 @@ def _options() -> list[Option]:
 
 def run(args: argparse.Namespace) -> int:
     """Judge, write the results, print the summary, and return the exit code."""
-    from pytest_passbench.api.arguments import load
-    from pytest_passbench.api.evaluator import make_backend
-    from pytest_passbench.run.ledger import Ledger, fresh_folder, open_candidates, open_reference, run_seed, writable
-
     settings = _settings(args)
     if args.ray is not None and settings.against is not None:
         raise UserError("a reference is not sent to a cluster", where="--against", remedy="leave one of both out")
     candidates, reference = open_candidates(settings.candidates), open_reference(settings)
+    settings = with_ids(settings)
     ledger = Ledger(settings, candidates, run_seed(settings.seed), reference)
     tasks = list(load(settings))
     ledger.select(tasks)
     writable(settings.report_dir)
-    backend = make_backend("local" if args.ray is None else "ray", settings, True, args.ray or None)
-    folder = fresh_folder(settings.report_dir, ledger.started, [item.name for item in ledger.candidates])
-    fault = _judge(backend, ledger, tasks, folder)
+    name = "local" if args.ray is None else "ray"
+    with closing(evaluator.make_backend(name, settings, True, args.ray or None)) as backend:
+        folder = fresh_folder(settings.report_dir, ledger.started, [item.name for item in ledger.candidates])
+        fault = _judge(backend, ledger, tasks, folder)
     code = _conclude(ledger, folder, settings)
     if fault is not None:
         raise fault
@@ -75,12 +87,6 @@ def _judge(backend: Backend, ledger: Ledger, tasks: Sequence[Task], folder: Path
 
     Such an error is about a task that torch refuses, for example. What was judged before it is kept.
     """
-    from pytest_passbench.api.backend import take
-    from pytest_passbench.core.plurals import counted
-    from pytest_passbench.core.progress import ProgressLines
-    from pytest_passbench.core.seed import commitment
-    from pytest_passbench.run.journal import Journal
-
     journal, progress = Journal(folder, ledger.header()), ProgressLines("run")
     total = sum(len(task.subgraphs) for task in tasks) * len(ledger.candidates)
     correct: dict[Key, bool] = {}
@@ -100,7 +106,6 @@ def _judge(backend: Backend, ledger: Ledger, tasks: Sequence[Task], folder: Path
         return error
     finally:
         progress.clear()
-        backend.close()
         journal.close()
     return None
 
@@ -118,17 +123,11 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 
 def _conclude(ledger: Ledger, folder: Path, settings: Settings) -> int:
-    from pytest_passbench.core.escape import printable
-    from pytest_passbench.report import gates, terminal
-    from pytest_passbench.report.report import report_of
-    from pytest_passbench.run import journal
-    from pytest_passbench.run.ledger import write
-
     result = ledger.run()
     report = report_of(result)
     write(report, folder)
-    if journal.is_whole(result):
-        journal.remove(folder)
+    if is_whole(result):
+        remove(folder)
     print(terminal.summary(report, terminal.columns()))
     print("\n" + "\n".join(f"results: {printable(str(folder / name))}" for name in WRITTEN))
     print(f"seed: {ledger.seed.hex()}")

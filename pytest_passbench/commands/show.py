@@ -1,35 +1,45 @@
 """``passbench show``: the tables or scores of a stored run, or of bare subgraphs, computed again.
 
-With --json the scores are those under both criteria. Imports no torch.
+A run is seen at another t, by another criterion, or of some of its tasks, and nothing is judged anew: records keep
+the smallest t at which each output passes, and its errors against float64. With --json the scores are those under
+both criteria. Imports no torch.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_passbench.commands.results import add_file, inert, warn_if_changed
 from pytest_passbench.core.checks import exponent, failure_value, tolerance
-from pytest_passbench.core.criterion import CRITERIA
+from pytest_passbench.core.criterion import CRITERIA, Criterion
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import abbreviated
+from pytest_passbench.core.files import write_text
 from pytest_passbench.core.ladder import T_STRICT
+from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import ScoreSettings
+from pytest_passbench.report import html, markdown, tables, terminal
+from pytest_passbench.report.report import report_of
+from pytest_passbench.run import results_file
+from pytest_passbench.run.forecast import forecast_line
+from pytest_passbench.score import board, es, subgraph
+from pytest_passbench.score.board import ScoreRow, Tasks
+from pytest_passbench.score.possible import with_total
 
-if TYPE_CHECKING:
-    from pytest_passbench.core.run import Run
-    from pytest_passbench.score.board import ScoreRow, Tasks
-
+MAX_NAMED = 10  # tasks in the message about one that is not there
 
 HELP = """Print the tables of a stored run again: at another t, by another criterion, or scored with other parameters.
 With --json print all scores under both criteria; FILE may also be JSON with bare "subgraphs" then."""
 
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser("show", help="print the tables of a stored run again", description=HELP)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     add_file(parser)
     parser.add_argument(
         "--tolerance", type=tolerance, metavar="T", help="what is correct at that t, -10 to 0 (default: the "
@@ -52,16 +62,11 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         help="from which t failures are tolerated (default: the run's, else default)",
     )
     parser.add_argument("--html", type=Path, metavar="PATH", help="write the page for a browser there as well")
-    parser.set_defaults(run=inert(run))
 
 
+@inert
 def run(args: argparse.Namespace) -> int:
     """Print the tables."""
-    from pytest_passbench.report import markdown, rescored, terminal
-    from pytest_passbench.report.report import report_of
-    from pytest_passbench.run import results_file
-    from pytest_passbench.run.forecast import forecast_line
-
     path, at = results_file.located(args.file), T_STRICT if args.tolerance is None else args.tolerance
     if args.html is not None and args.html.resolve() == path.resolve():
         raise UserError("is the results file itself", where=args.html, remedy="give the page a name of its own")
@@ -74,9 +79,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     stored = results_file.read(path)
     warn_if_changed(stored, path)
-    view = rescored.rescored(with_parameters(stored, args), args.tolerance, args.criterion, args.task, str(path))
-    caveats = [*rescored.caveats(stored, view), *caveat(stored, view)]
-    report = report_of(view, at, caveats)
+    view = rescored(with_parameters(stored, args), args.tolerance, args.criterion, args.task, str(path))
+    report = report_of(view, at, caveats(stored, view))
     if args.format == "markdown":
         print(markdown.render(report), end="")
     else:
@@ -84,24 +88,16 @@ def run(args: argparse.Namespace) -> int:
         if line := forecast_line(view):
             print(f"\n{line}")
     if args.html is not None:
-        from pytest_passbench.core.files import write_text
-        from pytest_passbench.report import html
-
         write_text(args.html, html.page(report))
     return 0
 
 
 def scores(data: Any, path: Path, args: argparse.Namespace, t: int) -> dict[str, Any]:
     """Return the scores of what was read from ``path``: a results file, or bare subgraphs. Raises UserError."""
-    from pytest_passbench.report.rescored import rescored
-    from pytest_passbench.run import results_file
-    from pytest_passbench.score import es
-
     if isinstance(data, dict) and "subgraphs" in data:
         return score_case(data, path, args, t)
     run = results_file.parse(data, path)
     warn_if_changed(run, path)
-    es.check(run.score_settings, path)
     run = rescored(with_parameters(run, args), tasks=args.task, where=str(path))
     return score_run(run, t)
 
@@ -113,12 +109,63 @@ def with_parameters(run: Run, args: argparse.Namespace) -> Run:
     return replace(run, settings={**run.settings, "score": asdict(parameters)}) if changed else run
 
 
-def caveat(run: Run, view: Run) -> list[str]:
-    """Return a sentence about a view of a run that is scored with other parameters; nothing if they are the same."""
-    if run.score_settings == view.score_settings:
-        return []
-    here, there = (f"b = {s.b:g}, p = {s.p:g}, {s.interpretation}" for s in (view.score_settings, run.score_settings))
-    return [f"Scored with {here}; the run's own are {there}."]
+def rescored(
+    run: Run, at: int | None = None, criterion: Criterion | None = None, tasks: Sequence[str] = (), where: str = ""
+) -> Run:
+    """Return the run as if it had been made at t = ``at``, by ``criterion``, on ``tasks`` alone.
+
+    None, and an empty sequence, leave the run's own. Raises UserError, which names the file ``where``, for a task
+    that the run does not have. It does so too for a criterion that needs errors against float64 if there are none.
+    """
+    changed = {"tolerance": at, "criterion": criterion}
+    settings = {**run.settings, **{name: value for name, value in changed.items() if value is not None}}
+    if criterion not in (None, "ladder") and not run.has_accuracy:
+        remedy = "judge again with this version, or leave --criterion out"
+        what = f"has no errors against float64, so nothing is known by {criterion}"
+        raise UserError(what, where=where, remedy=remedy)
+    for name in tasks:
+        if name not in run.tasks:
+            named = nearest(name, run.tasks)[:MAX_NAMED]
+            remedy = f"the run has: {', '.join(named)}" + (", ..." if len(run.tasks) > len(named) else "")
+            raise UserError(f"has no task {abbreviated(name)}", where=where, remedy=remedy)
+    selected = [name for name in run.tasks if name in tasks] if tasks else run.tasks
+    records = [
+        replace(
+            record,
+            tolerance=record.tolerance if at is None else at,
+            criterion=record.criterion if criterion is None else criterion,
+        )
+        for record in run.records
+        if not tasks or record.task in tasks
+    ]
+    return replace(run, settings=settings, tasks=selected, records=records)
+
+
+def nearest(name: str, tasks: Sequence[str]) -> list[str]:
+    """Return the tasks in the order of their likeness to a name. The ids that hold the name lead."""
+    alike = get_close_matches(name, tasks, n=max(1, len(tasks)), cutoff=0.0)
+    return sorted(alike, key=lambda task: name not in task)
+
+
+def caveats(run: Run, view: Run) -> list[str]:
+    """Return what ``view``, made of ``run`` by :func:`rescored`, does not say or says of less, a sentence each."""
+    sentences = []
+    run_tolerance = tables.tolerance(run)
+    if tables.tolerance(view) != run_tolerance:
+        sentences.append(
+            f"Seen at t = {tables.tolerance(view)}: what is correct was computed again. The audit's findings and the "
+            f"greatest errors in messages are still those of the run, which was judged at t = {run_tolerance}."
+        )
+    if view.criterion != run.criterion:
+        sentences.append(f"Seen by the criterion {view.criterion}; the run's own is {run.criterion}.")
+    if len(view.tasks) < len(run.tasks):
+        counts = f"{len(view.tasks)} of the run's {len(run.tasks)}"
+        sentences.append(f"Only {counts} tasks: all scores are of these alone.")
+    if view.score_settings != run.score_settings:
+        both = view.score_settings, run.score_settings
+        here, there = (f"b = {s.b:g}, p = {s.p:g}, {s.interpretation}" for s in both)
+        sentences.append(f"Scored with {here}; the run's own are {there}.")
+    return sentences
 
 
 def score_settings(args: argparse.Namespace, base: ScoreSettings) -> ScoreSettings:
@@ -129,8 +176,6 @@ def score_settings(args: argparse.Namespace, base: ScoreSettings) -> ScoreSettin
 
 def score_case(data: dict[str, Any], path: Path, args: argparse.Namespace, t: int) -> dict[str, Any]:
     """Return the scores of bare subgraphs. ``args`` override the settings in ``data``. Raises UserError."""
-    from pytest_passbench.score import board, es, subgraph
-
     items = data["subgraphs"]
     if not isinstance(items, list):
         raise UserError('"subgraphs" is not a list', where=path, remedy="give one object per subgraph")
@@ -150,8 +195,6 @@ def score_case(data: dict[str, Any], path: Path, args: argparse.Namespace, t: in
 
 def score_run(run: Run, t: int) -> dict[str, Any]:
     """Return the scores of a run's candidates and baselines. All but its curves and AS are at ``t``."""
-    from pytest_passbench.score import board, es
-
     settings, scored = run.score_settings, []
     for name in run.names:
         tasks = board.tasks_of(run, name)
@@ -168,9 +211,6 @@ def score_run(run: Run, t: int) -> dict[str, Any]:
 
 def _scores_of(run: Run, name: str, tasks: Tasks, accurate: Tasks, t: int) -> dict[str, Any]:
     """Return a program's scores by agreement, and by accuracy (``fp64``), None if the file does not have that."""
-    from pytest_passbench.score import board
-    from pytest_passbench.score.possible import with_total
-
     row, by_accuracy = (_row(board.row(name, part, run.score_settings, t)) for part in (tasks, accurate))
     shares = with_total([item for group in tasks.values() for item in group], t)
     possible = {kind: asdict(value) for kind, value in shares.items()}

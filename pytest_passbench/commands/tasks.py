@@ -6,20 +6,18 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_passbench.core.checks import count, share
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.progress import ProgressLines
-
-if TYPE_CHECKING:
-    from pytest_passbench.core.task import Subgraph, TensorSpec
-    from pytest_passbench.suite.find import TaskRef
+from pytest_passbench.core.task import Subgraph, TensorSpec
+from pytest_passbench.suite import find, summary, workers
+from pytest_passbench.suite.find import TaskRef, check_value, discover, installed_tasks, select
 
 MAX_CAUSES = 20
 MAX_CHARACTERS = 110  # of a cause or a place on its line
@@ -36,10 +34,8 @@ _OWN_NAMES = (
 HELP = "List, show, validate or check tasks."
 
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser("tasks", help="list, show, validate or check tasks", description=HELP)
-    parser.set_defaults(run=run)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="the tasks at a path, one a line")
     listing.add_argument("path", type=Path, nargs="?", metavar="PATH", help="default: the installed tasks")
@@ -77,9 +73,6 @@ def run(args: argparse.Namespace) -> int:
 
 def list_tasks(args: argparse.Namespace) -> int:
     """Print the tasks of a suite, one a line, or all headers as JSON."""
-    from pytest_passbench.suite import summary
-    from pytest_passbench.suite.find import discover, installed_tasks, select
-
     path, suite = (installed_tasks(), "full") if args.path is None else (args.path, "all")
     everything = discover(path)
     _check_filters(everything, args)
@@ -114,8 +107,6 @@ def _family(ref: TaskRef) -> str:
 
 def _check_filters(refs: Sequence[TaskRef], args: argparse.Namespace) -> None:
     """Raise UserError for an operator, a family or a modality that no task has, whatever its suite."""
-    from pytest_passbench.suite.find import check_value
-
     for name in args.op:
         check_value("operator", name, {op for ref in refs for op in ref.header.ops})
     if args.family is not None:
@@ -126,8 +117,6 @@ def _check_filters(refs: Sequence[TaskRef], args: argparse.Namespace) -> None:
 
 def show(args: argparse.Namespace) -> int:
     """Print a task's graphs, and the inputs of its subgraphs."""
-    from pytest_passbench.suite import find
-
     task = find.single(args.task).load()
     header = task.header
     print(f"{header.id}: {' '.join(header.ops)}")
@@ -162,7 +151,6 @@ def _statistics(spec: TensorSpec) -> str:
 def check(args: argparse.Namespace) -> int:
     """Print each complaint of the curation rules, then the counts. Return 1 if there is any complaint, else 0."""
     from pytest_passbench.forge import suite_check
-    from pytest_passbench.suite.find import discover, installed_tasks
 
     refs = suite_check.sample(discover(args.path if args.path is not None else installed_tasks()), args.sample)
     complaints = 0
@@ -178,13 +166,11 @@ def check(args: argparse.Namespace) -> int:
 
 def validate(args: argparse.Namespace) -> int:
     """Print the problems of tasks, then the counts and the causes. Return 1 if there is any problem, else 0."""
-    from pytest_passbench.suite import find, workers
-
     members: list[workers.Member] = []
-    progress, causes, bad = ProgressLines("validate"), Causes(), 0
+    progress, causes, bad = ProgressLines("validate"), dict[str, list[str]](), 0
 
     def report(problems: Sequence[UserError]) -> None:
-        causes.add(problems)
+        _count(causes, problems)
         progress.clear()
         for problem in problems:
             print(f"passbench: error: {problem}", file=sys.stderr)
@@ -204,7 +190,7 @@ def validate(args: argparse.Namespace) -> int:
         progress.update(f"{number} of {len(members)} tasks checked, {bad} bad")
     progress.clear()
     print(counted(checked, "task") + (f" checked, {bad} bad" if bad else " valid"))
-    for text in causes.lines():
+    for text in _summary(causes):
         print(text)
     return 1 if bad else 0
 
@@ -217,25 +203,17 @@ def cause_of(error: UserError) -> str:
     return line(text, MAX_CHARACTERS)
 
 
-class Causes:
-    """The causes seen so far, each with its number of tasks and the first place."""
+def _count(causes: dict[str, list[str]], problems: Iterable[UserError]) -> None:
+    """Add the place of a task's problems to each of their causes."""
+    for cause, problem in {cause_of(problem): problem for problem in problems}.items():
+        causes.setdefault(cause, []).append(str(problem.where or ""))
 
-    def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
-        self._places: dict[str, str] = {}
 
-    def add(self, problems: Iterable[UserError]) -> None:
-        """Count the problems of a task. Two of one cause count once."""
-        for cause, problem in {cause_of(problem): problem for problem in problems}.items():
-            self._counts[cause] = self._counts.get(cause, 0) + 1
-            self._places.setdefault(cause, str(problem.where or ""))
-
-    def lines(self) -> Iterator[str]:
-        """Yield the summary: each cause with its number of tasks and an example, the most frequent first."""
-        order = sorted(self._counts, key=lambda cause: (-self._counts[cause], cause))
-        for cause in order[:MAX_CAUSES]:
-            yield f"{self._counts[cause]:>6}  {cause}"
-            yield f"        such as {line(self._places[cause], 1_000)}"
-        if len(order) > MAX_CAUSES:
-            more = order[MAX_CAUSES:]
-            yield f"{sum(map(self._counts.__getitem__, more)):>6}  {counted(len(more), 'further cause')}"
+def _summary(causes: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield each cause with its number of tasks and an example, the most frequent first."""
+    order = sorted(causes, key=lambda cause: (-len(causes[cause]), cause))
+    for cause in order[:MAX_CAUSES]:
+        yield f"{len(causes[cause]):>6}  {cause}"
+        yield f"        such as {line(causes[cause][0], 1_000)}"
+    if more := order[MAX_CAUSES:]:
+        yield f"{sum(len(causes[cause]) for cause in more):>6}  {counted(len(more), 'further cause')}"

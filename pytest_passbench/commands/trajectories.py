@@ -22,9 +22,8 @@ CORRECT = {"ladder": "correct", "fp64": "correct_fp64"}
 """The score that says by a criterion which share of the subgraphs is right."""
 
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser("trajectories", help="write what models did, to train from", description=HELP)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("logs", nargs="+", type=Path, metavar="LOGS", help="logs of Inspect, or folders of them")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write")
     parser.add_argument("--format", choices=FORMATS, default="raw", help="all of it, conversations up to the best "
@@ -35,7 +34,6 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("--min-reward", type=float, metavar="R", help="only those whose best attempt has R at least")
     parser.add_argument("--right", choices=CORRECT, help="only those whose best attempt is right by this criterion")
     parser.add_argument("--honest", action="store_true", help="only those without an attempt that broke a rule")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,7 +9,11 @@ from pathlib import Path
 from pytest_passbench.commands.own_model import HUB_HELP, MODEL_HELP, SPECS, add_inputs, case_of, without_logs
 from pytest_passbench.core.checks import count
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import LINES, printable
+from pytest_passbench.core.progress import ProgressLines
+from pytest_passbench.core.run import plain
 from pytest_passbench.core.settings import Settings
+from pytest_passbench.report import terminal, whole_model
 
 HELP = """\
 Judge a whole model with a candidate's passes: is it right, how fast is it beside
@@ -23,11 +27,10 @@ a model whose inputs are token ids, at batch 1 with 128 tokens:
 """
 
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.epilog, parser.formatter_class = EXAMPLES + SPECS, argparse.RawDescriptionHelpFormatter
     # fmt: off
-    parser = subparsers.add_parser("try", help="judge a whole model with a candidate's passes", description=HELP,
-                                   epilog=EXAMPLES + SPECS, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", metavar="FILE.py:NAME", help=MODEL_HELP)
     parser.add_argument("--hub", metavar="ID|DIR", help=HUB_HELP)
     parser.add_argument("--candidate", type=Path, required=True, metavar="DIR", help="folder of passes to judge")
@@ -36,7 +39,6 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
                         help="how passes are applied (default: dynamo, as a backend of torch.compile)")
     parser.add_argument("--threads", type=count, default=1, metavar="N", help="threads of every program (default: 1)")
     parser.add_argument("--json", action="store_true", help="print JSON, with eager's time of every call")
-    parser.set_defaults(run=run)
     # fmt: on
 
 
@@ -45,10 +47,6 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from pytest_passbench.api.whole_model import TIMEOUT_SECONDS, tried
-    from pytest_passbench.core.escape import LINES, printable
-    from pytest_passbench.core.progress import ProgressLines
-    from pytest_passbench.core.run import plain
-    from pytest_passbench.report import terminal, whole_model
 
     if (args.model is None) == (args.hub is None):
         raise UserError("one model is to be named", where="try", remedy="give FILE.py:NAME, or --hub")

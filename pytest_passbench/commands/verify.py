@@ -5,44 +5,38 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.commands.results import add_file
 from pytest_passbench.core.checks import whole
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import printable
 from pytest_passbench.core.files import kind_of
+from pytest_passbench.core.harness import harness_hash
 from pytest_passbench.core.plurals import counted
-
-if TYPE_CHECKING:
-    from pytest_passbench.candidate.layout import Candidate
-    from pytest_passbench.core.record import Record
-    from pytest_passbench.core.run import Run
-    from pytest_passbench.core.task import Task
-    from pytest_passbench.suite.find import TaskRef
-
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.run import Run
+from pytest_passbench.core.task import Task
+from pytest_passbench.run import agreement, consistency, results_file
+from pytest_passbench.suite import find
+from pytest_passbench.suite.find import TaskRef, edition_of
+from pytest_passbench.suite.taskfile import task_hash
 
 HELP = "Check that a results file is as a run wrote it, for these tasks and this candidate."
 
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser("verify", help="check a results file, and judge some of it anew",
-                                   description=HELP)  # fmt: skip
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     add_file(parser, metavar="RESULTS")
     parser.add_argument("--candidate", type=Path, metavar="DIR", help="the candidate that was judged")
     parser.add_argument("--tasks", type=Path, action="append", metavar="PATH",
                         help="task files or folders (default: those of the run, or the installed ones)")  # fmt: skip
     parser.add_argument("--rerun", type=whole(0, 100_000), default=0, metavar="K",
                         help="judge K random subgraphs anew")  # fmt: skip
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the problems. Return 1 if there is any, else 0."""
-    from pytest_passbench.candidate.layout import Candidate
-    from pytest_passbench.run import results_file
-
     stored = results_file.read(args.file)
     candidate = Candidate.open(args.candidate) if args.candidate is not None else None
     if args.rerun and candidate is None:
@@ -53,8 +47,6 @@ def run(args: argparse.Namespace) -> int:
     texts = list(problems(stored, refs, tasks, candidate))
     sampled: list[Record] = []
     if args.rerun and candidate is not None and not texts:
-        from pytest_passbench.run import agreement
-
         sampled = agreement.sample(stored, tasks, candidate, args.rerun)
         texts += agreement.disagreements(stored, tasks, candidate, sampled, absent_of(stored, refs))
     for text in texts:
@@ -68,8 +60,6 @@ def run(args: argparse.Namespace) -> int:
 
 def refs_of(stored: Run, paths: list[Path] | None) -> list[TaskRef]:
     """Return the tasks at ``paths``, or else where the run found them; the first one of each id."""
-    from pytest_passbench.suite import find
-
     task_paths = [Path(str(path)) for path in stored.settings.get("tasks") or []]
     bases = paths or [path for path in task_paths if kind_of(path)] or [find.installed_tasks()]
     refs = {ref.id: ref for base in reversed(bases) for ref in reversed(find.discover(base))}
@@ -78,19 +68,12 @@ def refs_of(stored: Run, paths: list[Path] | None) -> list[TaskRef]:
 
 def absent_of(stored: Run, refs: list[TaskRef]) -> list[TaskRef]:
     """Return the tasks that a run of matching tasks only may have left out."""
-    from pytest_passbench.run import consistency
-
     names = consistency.left_out(stored, refs)
     return [ref for ref in refs if ref.id in names]
 
 
 def problems(stored: Run, refs: list[TaskRef], tasks: dict[str, Task], candidate: Candidate | None) -> Iterator[str]:
     """Yield each way in which the results do not fit the tasks, the candidate or this code, in words."""
-    from pytest_passbench.core.harness import harness_hash
-    from pytest_passbench.run import consistency
-    from pytest_passbench.suite.find import edition_of
-    from pytest_passbench.suite.taskfile import task_hash
-
     editions = sorted({edition for task in tasks.values() if (edition := edition_of(task.path))})
     contents = {name: task_hash(task) for name, task in tasks.items()}
     yield from consistency.problems(stored, tasks, contents, editions)
@@ -112,15 +95,13 @@ def _of_candidate(stored: Run, candidate: Candidate) -> Iterator[str]:
     listed = [item.get("name") for item in stored.candidates]
     for name in stored.names:
         if name not in listed:
-            yield f"it has records of {name}, and does not say what candidate that is"
+            yield f"it has records of {name}, which is not among its candidates"
 
 
 def _summary(
     stored: Run, refs: list[TaskRef], tasks: dict[str, Task], candidate: Candidate | None, rerun: int | None
 ) -> str:
     """Return what was found to fit, and what was not looked at. ``rerun``: so many judged anew; None: not asked."""
-    from pytest_passbench.run import consistency
-
     records, absent = counted(len(stored.records), "record"), len(consistency.left_out(stored, refs))
     parts = [
         f"digest, {'seeds of all parts' if stored.parts else 'seed'} and speed-ups fit",

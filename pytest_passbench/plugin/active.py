@@ -13,13 +13,15 @@ import pytest
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Record
-from pytest_passbench.plugin import benchmark, collect, conclusion, nodeid, summary
+from pytest_passbench.plugin import benchmark, collect, conclusion, nodeid, summary, xdist
 from pytest_passbench.plugin.collect import TaskItem
 from pytest_passbench.plugin.conftest_guard import inside
 from pytest_passbench.plugin.plan import Worker, make_plan
 from pytest_passbench.plugin.select import cost
 from pytest_passbench.plugin.signals import Signals
 from pytest_passbench.plugin.state import KEY, State
+from pytest_passbench.run.judging import make_judge
+from pytest_passbench.suite.find import same_id
 
 PAYLOAD = "passbench_records"
 """The attribute of a report that carries a task's records, as builtins, through xdist."""
@@ -168,8 +170,6 @@ class Active:
         self.state.ledger.interrupted = True
         self.signals.ignore()
         if self._local_workers:
-            from pytest_passbench.plugin import xdist
-
             xdist.interrupt(self._local_workers)
 
     @pytest.hookimpl(trylast=True)
@@ -199,15 +199,11 @@ class Active:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, specs: list[Any]) -> None:
         """Assign a device to every worker."""
-        from pytest_passbench.plugin import xdist
-
         xdist.assign_devices(specs, self.state.settings.device)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_newgateway(self, gateway: Any) -> None:
         """Note a worker's process, for an interruption."""
-        from pytest_passbench.plugin import xdist
-
         pid = xdist.local_pid(gateway, os.getpid())
         self._local_workers += [] if pid is None else [pid]
 
@@ -227,8 +223,6 @@ class Active:
         """Return a scheduler that takes the longest task first, unless the user chose another one."""
         if config.getoption("dist") != "load":
             return None
-        from pytest_passbench.plugin import xdist
-
         together = bool(self.state.settings.baselines)
         return xdist.LongestFirst(config, log, self.state.progress.costs, together)
 
@@ -243,8 +237,6 @@ class Active:
     @pytest.hookimpl(trylast=True)
     def pytest_passbench_make_session(self, config: pytest.Config, settings: Any, seed: bytes) -> Any:
         """Return this package's own judge, if no other plugin has one."""
-        from pytest_passbench.run.judging import make_judge
-
         worker = Worker.of(config)
         return make_judge(settings, seed, 0 if worker is None else worker.index)
 
@@ -273,8 +265,6 @@ def _check(tasks: Collection[str], collected: Sized) -> None:
     for item in map(nodeid.parse, tasks):
         first = paths.setdefault(item.task, item.path)
         if first != item.path:
-            from pytest_passbench.suite.find import same_id
-
             raise pytest.UsageError(f"--passbench: {line(str(same_id(item.task, first, item.path)), 400)}")
 
 
@@ -282,8 +272,6 @@ def start(config: pytest.Config) -> None:
     """Begin a run in this process. Raises pytest.UsageError for a mistake of the user."""
     worker = Worker.of(config)
     if worker is not None:
-        from pytest_passbench.plugin import xdist
-
         xdist.end_with(worker.controller)
     try:
         plan = make_plan(config, worker)

@@ -67,7 +67,8 @@ def tell(report: Report, folder: Path | None) -> tuple[list[str], list[str]]:
         failed += _append_summary(report)
     if os.environ.get("GITLAB_CI") == "true" and folder is not None:
         try:
-            text = code_quality(report, os.environ.get("CI_PROJECT_DIR", ""))
+            workspace = os.environ.get("CI_PROJECT_DIR", "")
+            text = json.dumps([_issue(item, workspace) for item in report.failures], indent=1) + "\n"
             (folder / "code-quality.json").write_text(text)
         except OSError as error:
             failed.append(f"code-quality.json was not written: {error.strerror}")
@@ -89,7 +90,7 @@ def _append_summary(report: Report) -> list[str]:
     return []
 
 
-def workflow_commands(report: Report, workspace: str = "") -> list[str]:
+def workflow_commands(report: Report, workspace: str) -> list[str]:
     """Return workflow commands: an error for each failed task, a warning for each one slower than the reference.
 
     The worst comes first. There are at most ten of each; the tenth then counts the others. ``workspace`` is the
@@ -132,7 +133,7 @@ def _quoted(text: str) -> str:
     return _escaped(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def job_summary(report: Report, room: int = MAX_SUMMARY_BYTES) -> str:
+def job_summary(report: Report, room: int) -> str:
     """Return the comment and the whole report as Markdown of at most ``room`` bytes, cut at the end of a line."""
     text = markdown.comment(report) + "\n" + markdown.render(report)
     if len(text.encode()) <= room:
@@ -141,12 +142,8 @@ def job_summary(report: Report, room: int = MAX_SUMMARY_BYTES) -> str:
     return start.rpartition("\n")[0] + _CUT if start else ""
 
 
-def code_quality(report: Report, workspace: str = "") -> str:
-    """Return GitLab's code-quality report: a JSON list with an issue for each failed task."""
-    return json.dumps([_issue(item, workspace) for item in report.failures], indent=1) + "\n"
-
-
 def _issue(annotation: Annotation, workspace: str) -> dict[str, object]:
+    """Return a failed task as an issue of GitLab's code-quality report."""
     mark = "\0".join([annotation.task, annotation.candidate, annotation.status])
     return {
         "description": line(f"{annotation.task}: {annotation.text}", MAX_TEXT),

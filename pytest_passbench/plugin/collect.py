@@ -6,14 +6,16 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import LINES, line, printable
 from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.core.record import Record, Speed
+from pytest_passbench.core.task import Task
 from pytest_passbench.plugin import failures
 from pytest_passbench.plugin.live import outcome, status_line
 from pytest_passbench.plugin.nodeid import NodeId, node_path, split
@@ -22,17 +24,10 @@ from pytest_passbench.plugin.state import KEY, State
 from pytest_passbench.report.failure_text import standing
 from pytest_passbench.run.judging import records
 from pytest_passbench.run.stored import confirmed
-from pytest_passbench.suite.find import of_shard
+from pytest_passbench.suite import find, published, taskfile
+from pytest_passbench.suite.find import TaskRef, of_shard
 from pytest_passbench.suite.taskfile import task_hash
 
-if TYPE_CHECKING:
-    from pytest_passbench.candidate.layout import Candidate
-    from pytest_passbench.core.task import Task
-    from pytest_passbench.suite.find import TaskRef
-
-SUFFIX = ".task.yaml"
-SAMPLE = "graph_list.txt"
-SUBGRAPH = "model.py"
 BESIDE_SUBGRAPH = "weight_meta.py"
 #: What keeps other plugins away from a task, by their names: no alarm goes off within the judge, whose own limit is
 #: passbench_timeout, and a task that failed is not judged until it happens to pass.
@@ -53,7 +48,7 @@ class PublishedFolder(pytest.Directory):
 
     def collect(self) -> Iterator[TaskFile]:
         """Yield one node, on the file that marks the folder, so that its items can be addressed."""
-        marker = SAMPLE if os.path.lexists(self.path / SAMPLE) else SUBGRAPH
+        marker = published.LIST if os.path.lexists(self.path / published.LIST) else published.MODEL
         yield TaskFile.from_parent(self, path=self.path / marker)
 
 
@@ -70,7 +65,7 @@ class TaskFile(pytest.File):
         ref = self._ref or _task_at(self.path)
         if not isinstance(ref, UserError) and not _is_selected(ref, state):
             return
-        task = self.path.name.removesuffix(SUFFIX) if isinstance(ref, UserError) else ref.id
+        task = self.path.name.removesuffix(taskfile.SUFFIX) if isinstance(ref, UserError) else ref.id
         for candidate in state.ledger.candidates:
             node = NodeId(self.nodeid, task, candidate.name)
             if self._only in (None, node.item, task):
@@ -81,9 +76,7 @@ class TaskFile(pytest.File):
 
 
 def _task_at(path: Path) -> TaskRef | UserError:
-    from pytest_passbench.suite import published
-
-    ref = read(path.parent if path.name in (SAMPLE, SUBGRAPH) else path)
+    ref = read(path.parent if path.name in (published.LIST, published.MODEL) else path)
     if isinstance(ref, UserError) or ref.kind != "subgraph":
         return ref
     # Bare subgraph folders often share a name; met one by one they always get their parent's before it.
@@ -92,8 +85,6 @@ def _task_at(path: Path) -> TaskRef | UserError:
 
 
 def _is_selected(ref: TaskRef, state: State) -> bool:
-    from pytest_passbench.suite import find
-
     ids = state.settings.task_ids
     if ids and ref.id not in ids:
         return False
@@ -102,10 +93,8 @@ def _is_selected(ref: TaskRef, state: State) -> bool:
 
 def task_file(path: Path, parent: pytest.Collector) -> TaskFile | None:
     """Return the node of a file that pytest meets, if it is a task file."""
-    if not path.name.endswith(SUFFIX):
+    if not path.name.endswith(taskfile.SUFFIX):
         return None
-    from pytest_passbench.suite import find
-
     if path.is_relative_to(find.installed_tasks()):
         return TaskFile.from_parent(parent, path=path, nodeid=node_path(path, path, parent.config.rootpath))
     return TaskFile.from_parent(parent, path=path)
@@ -120,8 +109,8 @@ def directory(path: Path, parent: pytest.Collector) -> pytest.Directory | None:
 
 def _is_published(path: Path) -> bool:
     # A folder with a model.py alone may be any other project's.
-    bare = (path / SUBGRAPH).is_file() and (path / BESIDE_SUBGRAPH).is_file()
-    return bare or os.path.lexists(path / SAMPLE)
+    bare = (path / published.MODEL).is_file() and (path / BESIDE_SUBGRAPH).is_file()
+    return bare or os.path.lexists(path / published.LIST)
 
 
 def not_in_shard(items: Sequence[pytest.Item], index: int, parts: int) -> list[pytest.Item]:

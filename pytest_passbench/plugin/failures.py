@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
+
 from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.escape import printable
 from pytest_passbench.core.grouping import grouped
@@ -98,8 +100,6 @@ def _ending(record: Record) -> str:
 
 def longrepr(path: Path, line: str, text: str) -> Any:
     """Return a report of ``text`` whose short summary is ``line``, and which travels through xdist."""
-    from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
-
     entries = [ReprEntryNative([part + "\n" for part in text.rstrip("\n").split("\n")])]
     traceback = ReprTraceback(reprentries=entries, extraline=None, style="native")
     return ReprExceptionInfo(traceback, ReprFileLocation(str(path), 0, line))

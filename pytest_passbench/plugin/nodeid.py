@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_passbench.core.paths import INSTALLED
+from pytest_passbench.suite import find
 
 
 class NodeId(NamedTuple):
@@ -44,8 +45,6 @@ def split(text: str) -> tuple[str, str]:
 
 def node_path(path: Path, base: Path, rootpath: Path) -> str:
     """Return the path of a task file in node ids. ``base`` is the path through which the file was found."""
-    from pytest_passbench.suite import find
-
     installed = find.installed_tasks()
     if path.is_relative_to(installed):
         return (Path(INSTALLED) / path.relative_to(installed)).as_posix()

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin import options
@@ -26,9 +27,6 @@ from pytest_passbench.run.stored import StoredRun, matching
 from pytest_passbench.run.stored import check as check_comparable
 from pytest_passbench.run.stored import read as read_stored
 from pytest_passbench.suite.find import edition_of
-
-if TYPE_CHECKING:
-    from pytest_passbench.candidate.layout import Candidate
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
@@ -15,9 +14,8 @@ from pytest_passbench.core.paths import INSTALLED
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin.nodeid import node_path, parse, split
-
-if TYPE_CHECKING:
-    from pytest_passbench.suite.find import TaskRef
+from pytest_passbench.suite import find
+from pytest_passbench.suite.find import TaskRef, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class Selection:
         if self.from_paths or settings.task_ids or settings.suite != "lite":
             if not keyword or not self.tasks:
                 return ""
-            fits = f"-k {abbreviated(keyword)} fits none of {counted(len(self.tasks), 'task')}"
+            fits = f"-k {abbreviated(keyword)} matches none of {counted(len(self.tasks), 'task')}"
             return f"{fits} (leave it out, or look for another word in 'passbench tasks list')"
         name = keyword if keyword in self.ids else "ID"
         remedy = f"add --passbench-suite=full for all {self.total} tasks, or name one: --passbench-task={name}"
@@ -90,8 +88,6 @@ def select(settings: Settings, rootpath: Path, args: Sequence[str], invocation: 
     """
     if args and not _are_installed_ids(args, invocation):
         return Selection(from_paths=True)
-    from pytest_passbench.suite import find
-
     bases = [find.installed_tasks()] if args or not settings.tasks else list(settings.tasks)
     tasks = [TaskNode(path, ref, node_path(path, base, rootpath)) for base in bases for path, ref in discover(base)]
     selected = _matching(tasks, args) if args else _of_suite(tasks, settings)
@@ -109,8 +105,6 @@ def cost(ref: TaskRef | UserError) -> int:
 
 def known_ids(paths: Iterable[Path]) -> frozenset[str]:
     """Return the ids of the installed tasks, and of those at ``paths``."""
-    from pytest_passbench.suite import find
-
     bases = [find.installed_tasks(), *(path for path in paths if kind_of(path))]
     refs = [ref for base in bases for _, ref in discover(base)]
     return frozenset(ref.id for ref in refs if not isinstance(ref, UserError))
@@ -121,8 +115,6 @@ def discover(base: Path) -> list[tuple[Path, TaskRef | UserError]]:
 
     Raises UserError if there are no tasks.
     """
-    from pytest_passbench.suite import find
-
     try:
         return [(ref.path, ref) for ref in find.discover(base)]
     except UserError:
@@ -131,8 +123,6 @@ def discover(base: Path) -> list[tuple[Path, TaskRef | UserError]]:
 
 def read(path: Path) -> TaskRef | UserError:
     """Return the one task at a path, or the error that says why it has no task."""
-    from pytest_passbench.suite import find
-
     try:
         return find.discover(path)[0]
     except UserError as error:
@@ -140,8 +130,6 @@ def read(path: Path) -> TaskRef | UserError:
 
 
 def _of_suite(tasks: Sequence[TaskNode], settings: Settings) -> list[TaskNode]:
-    from pytest_passbench.suite import find
-
     if not settings.task_ids:
         return [task for task in tasks if _tagged(task, settings.suite)]
     nodes = {task.path: task for task in tasks}
@@ -150,8 +138,6 @@ def _of_suite(tasks: Sequence[TaskNode], settings: Settings) -> list[TaskNode]:
 
 
 def _tagged(task: TaskNode, suite: str) -> bool:
-    from pytest_passbench.suite import find
-
     return isinstance(task.ref, UserError) or bool(find.select([task.ref], suite))
 
 
@@ -161,8 +147,6 @@ def _are_installed_ids(args: Iterable[str], invocation: Path) -> bool:
 
 
 def _matching(tasks: Sequence[TaskNode], args: Sequence[str]) -> list[TaskNode]:
-    from pytest_passbench.suite.find import did_you_mean
-
     matches = []
     for arg in args:
         path, item = split(arg)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,12 +13,10 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.plugin.ci import Commands
 from pytest_passbench.plugin.live import LiveLine, RunProgress
 from pytest_passbench.plugin.plan import RunPlan
+from pytest_passbench.report.gates import GateResult
+from pytest_passbench.report.report import Report
 from pytest_passbench.run.journal import Journal
 from pytest_passbench.run.judging import Judge
-
-if TYPE_CHECKING:
-    from pytest_passbench.report.gates import GateResult
-    from pytest_passbench.report.report import Report
 
 
 @dataclass

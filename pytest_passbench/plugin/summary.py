@@ -14,13 +14,14 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.seed import commitment
 from pytest_passbench.plugin import ci, nodeid
-from pytest_passbench.plugin.collect import SAMPLE, SUBGRAPH
 from pytest_passbench.plugin.live import outcome, spell
 from pytest_passbench.plugin.select import cost, read
 from pytest_passbench.plugin.state import State
+from pytest_passbench.report import terminal
 from pytest_passbench.run import journal
 from pytest_passbench.run.forecast import forecast_line
 from pytest_passbench.run.stored import warnings
+from pytest_passbench.suite import published
 from pytest_passbench.timing.looks import FIRST_LOOK
 
 TRUSTED = "trusted: nothing is scored"
@@ -92,7 +93,7 @@ def _cost(state: State, node: str) -> int:
     if node in state.selection.costs:
         return state.selection.costs[node]
     path = state.config.rootpath / node
-    return cost(read(path.parent if path.name in (SAMPLE, SUBGRAPH) else path))
+    return cost(read(path.parent if path.name in (published.LIST, published.MODEL) else path))
 
 
 def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -> tuple[str, str, str]:
@@ -124,8 +125,6 @@ def _room(config: pytest.Config, place: str) -> int:
 
 def show(state: State, reporter: Any) -> None:
     """Write the summary to the terminal."""
-    from pytest_passbench.report import terminal
-
     assert state.report is not None
     reporter.section("passbench")
     reporter.write_line(terminal.summary(state.report, reporter._tw.fullwidth))
@@ -153,8 +152,8 @@ def closing(state: State) -> list[str]:
         rows.append("left out: the tasks that no pass matches. No score has them (only matching).")
     elif state.left_out:
         rows.append(
-            f"left out: {counted(state.left_out, 'task')} that no pass matches. No score has them (only matching; "
-            f"told in {state.matching_seconds:.1f} s)."
+            f"left out: {counted(state.left_out, 'task')} that no pass matches. No score has them "
+            f"(--passbench-only-matching; finding them took {state.matching_seconds:.1f} s)."
         )
     if missing:
         names = ", ".join(map(_lacking, missing[:5]))

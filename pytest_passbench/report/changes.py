@@ -13,12 +13,12 @@ from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings
-from pytest_passbench.report.tables import NONE, Table, ending, offset
+from pytest_passbench.report.tables import NONE, NOT_MEASURED, Table, ending, offset
 from pytest_passbench.score.interval import Interval, combined, quotient
 from pytest_passbench.timing.looks import MIN_DELTA
 
 ALL = "all tasks"
-NEW, NOT_JUDGED, NOT_MEASURED, STILL_WRONG = "new", "not judged", "not measured", "incorrect as before"
+NEW, NOT_JUDGED, STILL_WRONG = "new", "not judged", "incorrect as before"
 GAINED, LOST = "gained", "lost"
 SAME_TASKS = "compare runs of the same tasks"
 """The remedy if nothing can be compared."""
@@ -138,7 +138,7 @@ def lost(record: Record) -> bool:
 
 
 def outcome(record: Record, delta: float) -> str:
-    """Return the change of a subgraph in a word or two. No speed-up has changed by less than ``delta``."""
+    """Return the change of a subgraph in a word or two. A change smaller than ``delta`` counts as none."""
     stored = record.stored
     if stored is None:
         return NEW

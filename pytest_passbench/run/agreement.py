@@ -23,8 +23,7 @@ from pytest_passbench.run.consistency import untried
 from pytest_passbench.run.judging import Judge, records
 from pytest_passbench.score.interval import Interval
 from pytest_passbench.suite.find import TaskRef
-from pytest_passbench.timing import student
-from pytest_passbench.timing.estimate import estimate
+from pytest_passbench.timing.estimate import estimate, two_sided
 
 Pairs = Sequence[tuple[Record, Record]]
 """Records of a file, each with that of the same subgraph judged anew."""
@@ -54,9 +53,9 @@ def difference(record: Record, now: Record) -> str:
     if now.arm.status != record.arm.status:
         return f"{record.arm.status} in the file, {now.arm.status} now"
     if now.correct != record.correct:
-        return f"correct at t = {record.tolerance} ({record.criterion}) in only one of the file and now"
+        return f"correct at t = {record.tolerance} ({record.criterion}) in the file or now, but not in both"
     if now.left_out != record.left_out:
-        return "the file leaves out larger subgraphs, and no interpreter runs it now"
+        return "the file leaves out larger subgraphs for Triton's interpreter, which does not run this pass now"
     before, after = len(record.held_out_counted), len(now.held_out_counted)
     if before < after:
         return f"{counted(before, 'further size')} in the file, {after} now"
@@ -97,7 +96,7 @@ def speed_change(speeds: Sequence[tuple[Speed, Speed]]) -> Interval | None:
     logs = [math.log(now.ratio / then.ratio) for then, now in speeds]
     if len(logs) < MIN_SUBGRAPHS:
         return None
-    half = student.two_sided(0.05, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    half = two_sided(0.05, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
     return Interval(*(math.exp(fmean(logs) + end) for end in (0.0, -half, half)))
 
 

@@ -63,7 +63,7 @@ def _seed(run: Run) -> Iterator[str]:
     for seed in [run.seed] * bool(run.seed or not run.parts) + [part.get("seed", {}) for part in run.parts]:
         revealed = _revealed(seed)
         if revealed is None:
-            yield "there is no seed with its commitment"
+            yield "the seed or its commitment is missing"
         elif commitment(revealed) != seed["commitment"]:
             yield "the revealed seed is not the one that the run committed to"
 
@@ -96,7 +96,8 @@ def _further_sizes(run: Run, tasks: Mapping[str, Task]) -> Iterator[str]:
         refused = len(points) - counting
         complete = counting == most or refused == MAX_REFUSED or (seed is not None and len(drawn) == len(points))
         if counting > most or refused > MAX_REFUSED or not complete:
-            yield f"{record.task}/{record.subgraph}: {counted(counting, 'further size')}, and it has {most}"
+            what = f"the file has {counted(counting, 'further size')}; {counted(most, 'was', 'were')} to be drawn"
+            yield f"{record.task}/{record.subgraph}: {what}"
         elif points != drawn[: len(points)]:
             yield f"{record.task}/{record.subgraph}: its further sizes are not those that the seed gives"
 

@@ -75,26 +75,17 @@ class Journal:
         self._file.close()
 
 
-@dataclass(frozen=True)
-class Journaled:
-    """The contents of a run's journals. ``cut`` counts the lines that are not whole."""
-
-    header: dict[str, Any]
-    records: list[Record]
-    cut: int
-
-
 def _journals(folder: Path) -> list[Path]:
     """Return the journals in a run's folder. Raises UserError if there are none."""
     paths = sorted(folder.glob(PATTERN))
     if not paths:
-        what = "has no journal: only a run that was interrupted, and has not gone on since, has one"
+        what = "has no journal: only an interrupted run that was not resumed has one"
         raise UserError(what, where=folder, remedy="name the folder of such a run")
     return paths
 
 
-def read(folder: Path) -> Journaled:
-    """Return what the journals in a run's folder hold, in the order in which it was written.
+def read(folder: Path) -> tuple[dict[str, Any], list[Record], int]:
+    """Return the header and the records of a run's journals, as they were written, and how many lines are not whole.
 
     The journal of a worker that was lost before it wrote a whole line says nothing. Raises UserError if there is no
     journal, or none of this version.
@@ -107,7 +98,7 @@ def read(folder: Path) -> Journaled:
         if other != header:
             raise UserError("is of another run than the journals beside it", where=path, remedy="remove the folder")
     records = [record for _, part in parts.values() for record in part]
-    return Journaled(header, records, sum(cut for _, cut in lines.values()))
+    return header, records, sum(cut for _, cut in lines.values())
 
 
 def _lines(path: Path) -> tuple[list[dict[str, Any]], int]:
@@ -143,7 +134,7 @@ def _parsed(path: Path, contents: list[dict[str, Any]]) -> tuple[dict[str, Any],
 def last_records(folder: Path) -> dict[Key, Record]:
     """Return the last record of each key in a folder's journals; none if there is no journal that can be read."""
     try:
-        return {record.key: record for record in read(folder).records}
+        return {record.key: record for record in read(folder)[1]}
     except UserError:
         return {}
 
@@ -172,7 +163,7 @@ def remove_halves(earlier: Earlier, report_dir: Path) -> None:
     """
     for folder in {earlier.folder, *(path.parent for path in report_dir.glob(f"*/{PATTERN}"))}:
         with contextlib.suppress(UserError, OSError):  # another run's that cannot be read, or is read-only
-            if read(folder).header == earlier.header:
+            if read(folder)[0] == earlier.header:
                 remove(folder)
 
 
@@ -203,7 +194,7 @@ def check_open(folder: Path) -> None:
     """Raise UserError if a folder has no journal, or a run that ended well."""
     _journals(folder)
     if has_ended(folder):
-        raise UserError("has come to its end: nothing of it is left to be judged", where=folder,
+        raise UserError("is complete: nothing is left to judge", where=folder,
                         remedy="see its results.json, or run without --passbench-resume")  # fmt: skip
 
 
@@ -238,9 +229,8 @@ def read_interrupted(folder: Path) -> Earlier:
     Raises UserError if the folder has no journal that can be read, or the results of a run that ended well.
     """
     check_open(folder)
-    journaled = read(folder)
-    records = {record.key: record for record in journaled.records if record.judged}
-    return Earlier(folder, journaled.header, records, journaled.cut)
+    header, records, cut = read(folder)
+    return Earlier(folder, header, {record.key: record for record in records if record.judged}, cut)
 
 
 def check_same_run(earlier: Earlier, header: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.errors import UserError
@@ -37,20 +37,6 @@ class Judge(Protocol):
 
     def close(self) -> None:
         """End every process of the judge."""
-
-
-@runtime_checkable
-class LastingJudge(Judge, Protocol):
-    """A judge that serves several runs, one after the other."""
-
-    repeats: bool
-    """True if subgraphs are measured for as long as in a run by itself, and again if noise kept a verdict open."""
-
-    def begin(self, seed: bytes) -> None:
-        """Begin a run with a secret of its own. Nothing that a candidate's code has touched is left."""
-
-    def start(self) -> None:
-        """Start in the background what the first subgraph needs."""
 
 
 def make_judge(settings: Settings, seed: bytes, worker: int = 0) -> Judge:

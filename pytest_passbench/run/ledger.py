@@ -14,8 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core import checks
 from pytest_passbench.core import seed as seeds
 from pytest_passbench.core.device import gpu_index, is_cuda
@@ -26,13 +27,12 @@ from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import DISQUALIFIED, RAN, ArmResult, Key, Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings, same_in
+from pytest_passbench.core.task import Task
 from pytest_passbench.kernels import toolchain
-
-if TYPE_CHECKING:
-    from pytest_passbench.candidate.layout import Candidate
-    from pytest_passbench.core.task import Task
-    from pytest_passbench.report.report import Report
-    from pytest_passbench.run.stored import StoredRun
+from pytest_passbench.report import markdown
+from pytest_passbench.report.report import Report
+from pytest_passbench.run import results_file
+from pytest_passbench.run.stored import StoredRun
 
 _LIMITS = (
     ("-n", resource.RLIMIT_NOFILE, 256, "open files", "", 1),
@@ -60,8 +60,6 @@ def open_candidates(paths: Iterable[Path]) -> list[Candidate]:
 
     Raises UserError for a folder without passes, and for two of the same name.
     """
-    from pytest_passbench.candidate.layout import Candidate
-
     opened = [Candidate.open(path) for path in paths]
     if not opened:
         raise UserError("no candidate given", where="--candidate", remedy="name a folder of passes")
@@ -252,9 +250,6 @@ def write(report: Report, folder: Path) -> None:
 
     Raises UserError if they cannot be written.
     """
-    from pytest_passbench.report import markdown
-    from pytest_passbench.run import results_file
-
     results_file.write(folder, report.run)
     write_text(folder / "comment.md", markdown.comment(report))
     write_reports(report, folder / results_file.NAME)
@@ -267,7 +262,6 @@ def write_reports(report: Report, results: Path) -> None:
     UserError if they cannot be written.
     """
     from pytest_passbench.report import html, markdown
-    from pytest_passbench.run import results_file
 
     page = results.with_name(html.NAME) if results.name == results_file.NAME else results.with_suffix(".html")
     write_text(results.with_suffix(".md"), markdown.render(report))
@@ -280,7 +274,7 @@ def fresh_folder(report_dir: Path, started: str, names: Iterable[str]) -> Path:
     ``started`` is the time at which the run started (ISO 8601). Raises UserError if the folder cannot be made.
     """
     stamp = datetime.fromisoformat(started).strftime("%Y%m%d-%H%M%S")
-    name = "-".join([stamp, *names])[:100]
+    name = "-".join([stamp, *names])[:100].encode()[:200].decode(errors="ignore")  # a name has 255 bytes at most
     for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
         folder = report_dir / (name + suffix)
         try:

@@ -41,7 +41,7 @@ def _faults(run: Run) -> Iterator[str]:
     for place, noise in (("noise", run.noise), ("compared.noise", run.compared.get("noise", {}))):
         for name in ("delta", "offset"):
             if name in noise and not _is_amount(noise[name]):
-                yield f"{place}.{name}: {noise[name]} is no amount"
+                yield f"{place}.{name}: {noise[name]} is not a number from 0 to 1e15"
     width = run.noise.get("width", 0.0)
     if not width >= 0:
         yield f"noise.width: {width} is not a width"
@@ -68,7 +68,7 @@ def _of_record(record: Record) -> Iterator[str]:
         yield "eager_error64: an error below 0"
     for name, arm in record.baselines.items():
         if arm.status == HARNESS_FAIL:
-            yield f"baselines.{name}.status: harness_fail, which is a subgraph's and no arm's"
+            yield f"baselines.{name}.status: harness_fail is a status of a whole subgraph, not of one program"
         if record.arm.status == arm.status == RAN and not arm.correct_from:
             yield f"baselines.{name}.correct_from: empty, though it ran beside the candidate"
     if sum(item.arm.speed is not None for item in record.held_out) > 1:
@@ -85,9 +85,9 @@ def _of_record(record: Record) -> Iterator[str]:
         arms.append(("against.arm", record.against.arm, record.dtypes))
         speeds.append(("against.speed", record.against.speed))
         if record.against.arm.status == HARNESS_FAIL:
-            yield "against.arm.status: harness_fail, which is a subgraph's and no arm's"
+            yield "against.arm.status: harness_fail is a status of a whole subgraph, not of one program"
         if record.against.speed is not None and (record.arm.speed is None or record.against.arm.speed is None):
-            yield "against.speed: a ratio of what was not measured"
+            yield "against.speed: a ratio, though one of the two speeds was not measured"
     for name, arm, dtypes in arms:
         yield from (f"{name}.{fault}" for fault in _of_arm(arm, len(dtypes)))
     for name, speed in speeds:

@@ -135,7 +135,7 @@ def _whole_numbers(values: Any, name: str, where: str) -> tuple[int, ...]:
     levels = range(BITWISE, NEVER + 1)
     if not isinstance(values, list) or any(type(value) is not int or value not in levels for value in values):
         raise UserError(f"{name}: not levels of t", where=where,
-                        remedy=f"{BITWISE} .. {T_FROZEN}, or {NEVER} for never")  # fmt: skip
+                        remedy=f"{BITWISE} .. {NEVER - 1}, or {NEVER} for never")  # fmt: skip
     return tuple(values)
 
 

@@ -27,8 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pytest_passbench.timing import student
-from pytest_passbench.timing.estimate import Estimate, estimate
+from pytest_passbench.timing.estimate import Estimate, estimate, two_sided
 from pytest_passbench.timing.series import independent
 
 Verdict = Literal["FASTER", "SLOWER", "SAME", "UNRESOLVED"]
@@ -164,5 +163,5 @@ def _narrower(result: Estimate, looks: Looks) -> float:
     """Return the half width at the error for SAME. The part that a coarse clock adds to the interval stays."""
     if not math.isfinite(result.half_width):
         return math.inf
-    spare = student.two_sided(looks.nominal, result.df) - student.two_sided(looks.equivalence, result.df)
+    spare = two_sided(looks.nominal, result.df) - two_sided(looks.equivalence, result.df)
     return result.half_width - spare * result.stderr

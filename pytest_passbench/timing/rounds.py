@@ -18,8 +18,8 @@ MAX_NEW_PAGES = 4  # few small pages cost little; a huge page, 512 of them, cost
 #: interrupted by another process's timer tick.
 BLOCK_SECONDS = 0.5e-3
 #: A process that has just woken has cold caches and cold tables of pages. So its first call takes longer, by 20 us on
-#: one machine and 200 us on another. Blocks are made longer, up to so many times, until that is at most this share of
-#: each arm's.
+#: one machine and 200 us on another. Blocks are made longer, up to so many times, until waking is at most this share
+#: of each arm's block.
 WAKING_SHARE, MAX_LONGER = 0.1, 4
 SHORT_CALL_SECONDS = 1e-3  # of which one alone does not tell how much of it is waking
 MIN_BLOCK_SHARE = 0.7  # of the length that is wanted: blocks that have it are long enough

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from pytest_passbench.timing import student
-from pytest_passbench.timing.estimate import ALPHA
+from pytest_passbench.timing.estimate import ALPHA, two_sided
 
 #: One-sided error, and its point of the normal distribution: one false alarm in a hundred series.
 _ONE_SIDED, _Z = 0.01, 2.326
@@ -59,7 +58,7 @@ def pooled_lag1(sessions: Iterable[Sequence[float]]) -> float:
     r = math.fsum(share * product for share, product in zip(shares, products, strict=True)) / total
     off = math.fsum((share * (a - r * b)) ** 2 for share, a, b in zip(shares, products, squares, strict=True))
     stderr = math.sqrt(off * len(usable) / (len(usable) - 1)) / total
-    return min(max(r - student.two_sided(2 * _ONE_SIDED, len(usable) - 1) * stderr, 0.0), 1.0)
+    return min(max(r - two_sided(2 * _ONE_SIDED, len(usable) - 1) * stderr, 0.0), 1.0)
 
 
 def correlated(values: Sequence[float]) -> bool:
@@ -105,7 +104,7 @@ def aa_floor(log_ratios: Sequence[float]) -> NoiseFloor:
     count = len(log_ratios)
     rms = math.sqrt(math.fsum(value * value for value in log_ratios) / count)
     worth = effective_size(log_ratios)
-    quantile = student.two_sided(ALPHA, worth)
+    quantile = two_sided(ALPHA, worth)
     mean = math.fsum(log_ratios) / count
     return NoiseFloor(math.expm1(quantile * rms), abs(mean) + quantile * rms / math.sqrt(worth))
 
@@ -122,4 +121,4 @@ def unexplained(log_ratios: Sequence[float], stderrs: Sequence[float]) -> float:
         return 0.0
     variance = math.fsum(value * value - error * error for value, error in finite) / len(finite)
     worth = effective_size([value for value, _error in finite])
-    return math.expm1(student.two_sided(ALPHA, worth) * math.sqrt(max(variance, 0.0)))
+    return math.expm1(two_sided(ALPHA, worth) * math.sqrt(max(variance, 0.0)))

@@ -19,6 +19,15 @@ def test_a_path_may_be_set_off(path):
     assert answer_files(f"{path}\n\n```python\nx = 1\n```\n") == {"a.py": "x = 1\n"}
 
 
+@pytest.mark.parametrize("info", ["", "python", "c++", "python title=b.h", "objective-c"])
+def test_a_fence_may_name_any_language(info):
+    assert answer_files(f"a.py\n```python\nx\n```\nb.h\n```{info}\ny\n```\n") == {"a.py": "x\n", "b.h": "y\n"}
+
+
+def test_lines_may_end_as_on_windows():
+    assert answer_files("a.py\r\n\r\n```python\r\nx = 1\r\n```\r\n") == {"a.py": "x = 1\n"}
+
+
 NOTHING = ["", "I give up", "```python\nx = 1\n```", "a.py\n```python\nx = 1", "../a.py\n```\n```"]
 
 

@@ -21,7 +21,7 @@ import pytest
 
 import pytest_passbench
 from pytest_passbench.agents.http_server import MAX_BODY_BYTES, EnvironmentServer
-from pytest_passbench.agents.service import Service, SessionLimits
+from pytest_passbench.agents.service import Service
 from pytest_passbench.agents.shared_judge import SharedJudge
 from pytest_passbench.commands.main import main
 from pytest_passbench.judge.arms import processes
@@ -65,7 +65,7 @@ def backend():
 def server(backend, tmp_path):
     (tmp_path / "a.task.yaml").write_text(task_text("a", {}, {}))
     with SharedJudge(pytest_passbench.Evaluator(backend=backend)) as judge:
-        service = Service(judge, {"a": str(tmp_path / "a.task.yaml")}, SessionLimits(6, 2.0))
+        service = Service(judge, {"a": str(tmp_path / "a.task.yaml")}, 6, 2.0)
         with EnvironmentServer(service, TOKEN, "127.0.0.1", 0) as server:
             thread = threading.Thread(target=server.serve_forever, args=(0.02,))
             thread.start()
@@ -179,7 +179,7 @@ def test_many_clients_share_one_judge(connect, backend):
 def test_a_full_server_ends_the_sessions_that_are_idle(client):
     sessions = [client.begin() for _ in range(6)]
     code, answer = client.post("/reset", task="a")
-    assert (code, answer["error"]) == (503, "there are 6 sessions, which is the most: close one")
+    assert (code, answer["error"]) == (503, "there are 6 sessions, the maximum: close one")
     time.sleep(1.2)
     client.step(sessions[0], "list_files")
     time.sleep(1.2)
@@ -190,7 +190,7 @@ def test_a_full_server_ends_the_sessions_that_are_idle(client):
 def test_idle_sessions_stay_while_there_is_room(backend, tmp_path):
     (tmp_path / "a.task.yaml").write_text(task_text("a", {}, {}))
     with SharedJudge(pytest_passbench.Evaluator(backend=backend)) as judge:
-        service = Service(judge, {"a": str(tmp_path / "a.task.yaml")}, SessionLimits(2, 0.0))
+        service = Service(judge, {"a": str(tmp_path / "a.task.yaml")}, 2, 0.0)
         counts = []
         for _ in range(3):
             service.reset({"task": "a"})
@@ -343,4 +343,4 @@ def test_the_command_judges_replaces_a_lost_judge_and_ends_with_ctrl_c(tmp_path,
 def _judges(pid: int) -> list[int]:
     below = processes.descendants(pid)
     lines = {item: Path(f"/proc/{item}/cmdline").read_bytes() for item in below}
-    return [item for item, line in lines.items() if b"api.serving" in line or line.startswith(b"ray::Remote")]
+    return [item for item, line in lines.items() if b"api.backend" in line or line.startswith(b"ray::Remote")]

@@ -18,6 +18,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from support import made_records
+from support.paths import ROOT
 from support.plugin_runs import PASS, task_text
 
 MANIFEST = "sorted_output_pass_rule_names.json"
@@ -112,6 +113,13 @@ def test_tasks_are_named_by_id_file_folder_suite_or_several_of_these(evaluator, 
     assert backend.stops == 0
 
 
+def test_a_task_named_by_its_id_and_by_its_file_is_one(evaluator, backend, folder, monkeypatch):
+    backend.record = lambda task, subgraph, candidate: Record(task.id, subgraph.id, candidate.name)
+    monkeypatch.chdir(ROOT)
+    words = ["silu-mul-e747", "tasks/text/silu-mul-e747.task.yaml"]
+    assert evaluator.evaluate(folder / "passes", words).tasks == ["silu-mul-e747"]
+
+
 def test_a_candidate_may_be_text(evaluator, backend):
     answer = {"fuse.py": PASS, "helper.py": "x = 1\n", MANIFEST: '["fuse"]'}
     run = evaluator.evaluate(answer)
@@ -133,7 +141,7 @@ def test_a_candidate_may_be_text(evaluator, backend):
     ({"a\n.py": PASS}, "is no path of a file in a folder"),
     ({"a.py": PASS, "a.py/b.py": PASS}, "cannot be written"),
     ({"a" * 300 + ".py": PASS}, "cannot be written"),
-    ({"a.py": PASS + "# \ud800"}, "cannot be written: it has half of a character"),
+    ({"a.py": PASS + "# \ud800"}, "cannot be written: it has an unpaired surrogate, which UTF-8 cannot write"),
 ])  # fmt: skip
 def test_a_text_that_is_no_candidate_fails_and_stops_nobody(evaluator, backend, folder, answer, said):
     broken, right = evaluator.evaluate_many([answer, folder / "passes"])

@@ -33,7 +33,7 @@ def bench(tmp_path) -> Workspace:
 def servers(pid: int) -> list[int]:
     """The judges' processes below a process."""
     found = processes.descendants(pid)
-    return [one for one in found if b"api.serving" in Path(f"/proc/{one}/cmdline").read_bytes()]
+    return [one for one in found if b"api.backend" in Path(f"/proc/{one}/cmdline").read_bytes()]
 
 
 def test_a_process_that_is_lost_is_replaced_once(bench):

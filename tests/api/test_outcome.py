@@ -158,7 +158,7 @@ def test_feedback_names_the_further_size_that_fails_and_why():
     refused = ArmResult("runtime_fail", "wrapper", message="no kernel for 48 rows")
     sizes = [FurtherSize(3, 7, refused), FurtherSize(3, 9, WRONG), FurtherSize(4, 9, ArmResult(correct_from=[-11]))]
     text = outcome(right(2.0), held_out=sizes).feedback()
-    assert "Of 3 further sizes that nobody chose, 2 are not right:" in text
+    assert "Of 3 further sizes, drawn at random, 2 are not right:" in text
     assert "t0/s0 at batch 3, size 7: no kernel for this shape: no kernel for 48 rows" in text
     assert "t0/s0 at batch 3, size 9: right at the public size alone: output 0[1]: expected 1, got 2" in text
     assert "Right at all 1 further size" in outcome(right(2.0), held_out=sizes[2:]).feedback()
@@ -194,6 +194,7 @@ def test_feedback_is_capped_inert_and_tells_no_secret():
     text = run.feedback()
     assert len(text) <= 4000
     assert len(run.feedback(limit=100)) == len(run.feedback(100)) == 100
+    assert [len(run.feedback(limit)) for limit in (0, 3, 7)] == [0, 3, 7]
     assert not set(text) & set("\x1b\x07\u202e")
     assert 'File "fuse.py", line 3' in text
     assert 'File "a.py", line 1' in text

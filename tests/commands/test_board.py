@@ -225,7 +225,7 @@ def test_a_board_and_its_plots_take_neither_torch_nor_pytest_nor_matplotlib(stor
 
 def test_bad_input_is_one_line_with_the_remedy(store, capsys, tmp_path):
     folder = store("r", a=1.5)
-    assert "nothing is known of the suffix '.xlsx'" in message(capsys, folder, "-o", "board.xlsx")
+    assert "unknown suffix '.xlsx'" in message(capsys, folder, "-o", "board.xlsx")
     assert "no such file" in message(capsys, folder, str(tmp_path / "none"))
     file = tmp_path / "r/results.json"
     file.write_text(file.read_text().replace('"ratio": 1.5', '"ratio": 1.7'))

@@ -285,6 +285,14 @@ def test_tasks_that_match_or_whose_passes_are_faulty_are_listed(several, capsys)
 
 
 @pytest.mark.slow
+def test_a_task_that_is_named_twice_is_listed_once(several, capsys):
+    command = ["explain", str(several.folder / "cand"), str(several.tasks), f"{several.tasks}/a-matches.task.yaml"]
+    (several.tasks / "c-faulty.task.yaml").unlink()
+    assert main([*command, "--all"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+@pytest.mark.slow
 def test_tasks_that_no_pass_matches_are_listed_if_asked_for(several, capsys):
     command = ["explain", str(several.folder / "cand"), str(several.tasks), "--missed"]
     (several.tasks / "c-faulty.task.yaml").unlink()
@@ -300,7 +308,7 @@ def test_tasks_that_no_pass_matches_are_listed_if_asked_for(several, capsys):
 def test_options_about_plans_are_refused_in_a_list_of_tasks(bench, gelu_add_pass, capsys):
     root = bench.candidate({"p": gelu_add_pass})
     assert main(["explain", str(root), "--all", "--sanitize"]) == 1
-    assert "--sanitize: is about plans, and a list of tasks has none" in capsys.readouterr().err
+    assert "--sanitize: has no effect with --all or --missed" in capsys.readouterr().err
 
 
 def test_a_candidate_that_matches_nothing(bench, gelu_add_pass, capsys):

@@ -135,8 +135,8 @@ def test_what_cannot_be_profiled_gets_one_message(stored, tmp_path, capsys):
     for words, message in [
         ([str(plain)], "has no speed of the baseline inductor (judge with --passbench-baseline=inductor)"),
         ([str(tmp_path / "gone.json")], "gone.json: no such file"),
-        ([str(stored), "--picture=x.png"], "x.png: is no picture's name (end it in .svg or .pdf)"),
-        ([str(stored), "--page=x.pdf"], "x.pdf: is no page's name (end it in .html)"),
+        ([str(stored), "--picture=x.png"], "x.png: the name must end in .svg or .pdf"),
+        ([str(stored), "--page=x.pdf"], "x.pdf: the name must end in .html"),
         ([str(stored), f"--picture={tmp_path}/no/x.svg"], "cannot be written: No such file or directory"),
     ]:
         assert main(["profile", *words]) == 1

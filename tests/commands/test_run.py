@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
 from pytest_passbench.api import evaluator
 from pytest_passbench.api.backend import MachineReport
+from pytest_passbench.commands import run as run_command
 from pytest_passbench.commands.main import main
+from pytest_passbench.commands.verify import refs_of
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.core.record import ArmResult
 from pytest_passbench.run import results_file
+from pytest_passbench.run.consistency import selection_problems
 from support.made_records import record_of, right
 from support.plugin_runs import PASS, task_text
 
@@ -79,8 +84,6 @@ def test_a_run_writes_what_a_pytest_run_writes(judge, backend, capsys):
 
 
 def test_the_exit_code_says_what_failed(judge, tmp_path, capsys):
-    import shutil
-
     for told, more, code in [
         (({}, {"status": "crash"}), [], 1),
         (({}, {}), ["--fail-under=AS=5"], 1),
@@ -104,6 +107,36 @@ def test_a_task_that_is_at_fault_loses_nothing_that_was_judged(judge, capsys):
     assert (code, found.interrupted, len(found.records)) == (1, True, 1)
     assert list(folder.glob("journal*.jsonl"))
     assert "passbench: error: a fault of the task" in capsys.readouterr().err
+
+
+def test_a_run_of_a_task_by_its_id_is_verified_alone(judge, tmp_path, capsys, monkeypatch):
+    judge({})
+    shutil.rmtree(tmp_path / "reports")
+    report_dir, passes = tmp_path / "ids", tmp_path / "passes"
+    monkeypatch.chdir(tmp_path)
+    for words, tasks in (
+        (["silu-mul-e747"], ["silu-mul-e747"]),
+        (["silu-mul-e747", str(tmp_path / "a.task.yaml")], ["silu-mul-e747", "a"]),
+    ):
+        assert main(["run", str(passes), *(f"--tasks={word}" for word in words), f"--report-dir={report_dir}"]) == 0
+        (folder,) = report_dir.iterdir()
+        run = results_file.read(folder)
+        assert run.tasks == tasks
+        assert all(Path(path).exists() for path in run.settings["tasks"])
+        assert not list(selection_problems(run, refs_of(run, None)))
+        shutil.rmtree(report_dir)
+
+
+def test_a_backend_is_closed_if_there_is_no_folder_for_the_run(judge, tmp_path, backend, monkeypatch, capsys):
+    def no_folder(*_given):
+        raise UserError("has a thousand runs of this second")
+
+    monkeypatch.setattr(run_command, "fresh_folder", no_folder)
+    (tmp_path / "a.task.yaml").write_text(task_text("a", {}))
+    command = ["run", str(tmp_path / "passes"), "--tasks", str(tmp_path / "a.task.yaml"), f"--report-dir={tmp_path}"]
+    assert main(command) == 1
+    assert "a thousand runs" in capsys.readouterr().err
+    assert backend.closed
 
 
 def test_a_reference_is_not_sent_to_a_cluster(judge, tmp_path, capsys):

@@ -132,6 +132,7 @@ def test_an_edited_results_file_is_scored_with_a_warning(run_folder, capsys):
         ('{"subgraphs": [{"status": "correct", "dtypes": ["bool"], "correct_from": [0, 1]}]}', "one per output"),
         ('{"subgraphs": [{"status": "correct", "dtypes": 3, "correct_from": [0]}]}', "dtypes"),
         ('{"subgraphs": [{"status": "correct", "correct_from": "-5"}]}', "correct_from"),
+        ('{"subgraphs": [{"status": "correct", "correct_from": [100]}]}', "-11 .. 98, or 99 for never"),
         ('{"subgraphs": [{"status": "correct", "correct_from": [0], "speedup": 0}]}', "speedup"),
         ('{"subgraphs": [], "b": "x"}', "not a number"),
         ('{"subgraphs": [], "interpretation": "mine"}', "unknown interpretation"),

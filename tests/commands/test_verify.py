@@ -127,6 +127,14 @@ def test_an_untouched_run_is_fine(made, capsys):
     assert "4 records of 2 tasks complete" in capsys.readouterr().out
 
 
+def test_a_run_of_a_task_by_its_id_is_fine(made, capsys, monkeypatch):
+    monkeypatch.chdir(made)
+    results_file.write(made / "run", evaluate(made / "cand", "silu-mul-e747", judge=Judge))
+    assert verify(made) == 0, capsys.readouterr().out
+    page = render(report_of(results_file.read(made / "run" / "results.json")))
+    assert "--passbench-tasks=" not in page
+
+
 def test_a_changed_speed_up_is_found_with_the_digest_or_without(made, capsys):
     edit(made, lambda run: setattr(run.records[0].arm.speed, "ratio", 1.55))
     assert verify(made) == 1
@@ -221,7 +229,7 @@ def test_a_merged_file_has_the_seed_of_each_part(made, capsys):
     assert "digest, seeds of all parts and speed-ups fit" in capsys.readouterr().out
     edit(made, lambda run: run.parts.append({}))
     assert verify(made) == 1
-    assert "there is no seed with its commitment" in capsys.readouterr().out
+    assert "the seed or its commitment is missing" in capsys.readouterr().out
     edit(made, lambda run: run.parts[1].update(seed={"commitment": "00", "revealed": "11"}))
     assert verify(made) == 1
     assert "not the one that the run committed to" in capsys.readouterr().out
@@ -230,7 +238,7 @@ def test_a_merged_file_has_the_seed_of_each_part(made, capsys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda run: run.seed.clear(), "there is no seed with its commitment"),
+        (lambda run: run.seed.clear(), "the seed or its commitment is missing"),
         (lambda run: run.hashes.update(harness="00" * 32), "the run was made with other code of passbench than this"),
         (lambda run: run.hashes.update(harness=""), "no hash of the harness"),
         (lambda run: run.hashes.update(editions=["1", "2"]), "it has tasks of several editions of the suite: 1, 2"),
@@ -367,8 +375,8 @@ def another_speed(run):
     ("change", "message"),
     [
         (another_size, "one/a: its further sizes are not those that the seed gives"),
-        (no_size, "one/a: 0 further sizes, and it has 1"),
-        (two_sizes, "one/a: 2 further sizes, and it has 1"),
+        (no_size, "one/a: the file has 0 further sizes; 1 was to be drawn"),
+        (two_sizes, "one/a: the file has 2 further sizes; 1 was to be drawn"),
         (another_speed, "one/a: the speed-up of the candidate at batch 1, size "),
     ],
 )
@@ -439,7 +447,7 @@ def test_a_task_whose_hash_was_taken_out_is_found(made, capsys):
 def test_records_of_a_candidate_that_is_not_described_are_found(made, capsys):
     edit(made, lambda run: run.candidates.clear())
     assert verify(made) == 1
-    assert "it has records of cand, and does not say what candidate that is" in capsys.readouterr().out
+    assert "it has records of cand, which is not among its candidates" in capsys.readouterr().out
     edit(made, lambda run: run.candidates.append({"name": "other"}))
     assert verify(made) == 1
     assert "records[0].candidate: 'cand' is not among the candidates" in capsys.readouterr().err
@@ -526,7 +534,7 @@ def test_rerun_finds_that_no_interpreter_runs_what_the_file_leaves_out_for_it(ma
     edit(made, lambda run: drop(run, "b", measured=False))
     assert verify(made) == 0
     assert verify(made, "--rerun=1") == 1
-    assert "leaves out larger subgraphs, and no interpreter runs it now" in capsys.readouterr().out
+    assert "for Triton's interpreter, which does not run this pass now" in capsys.readouterr().out
 
 
 class Exact(Judge):

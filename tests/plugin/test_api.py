@@ -168,6 +168,12 @@ def test_two_runs_of_one_second_never_share_a_folder(folder):
     assert [path.name for path in folders] == ["20260102-030405-a-b", "20260102-030405-a-b-2"]
 
 
+def test_a_long_name_in_any_script_has_a_folder(folder):
+    path = fresh_folder(folder / "reports", "2026-01-02T03:04:05+00:00", ["\u7b97" * 85])
+    assert path.is_dir()
+    assert path.name.startswith("20260102-030405-\u7b97")
+
+
 def test_what_a_candidate_wrote_cannot_steer_the_terminal():
     hostile = "\x1b]0;owned\x07\u202egnp.exe\r\n\tok"
     assert printable(hostile, LINES) == "\\x1b]0;owned\\x07\\u202egnp.exe\\r\n\tok"

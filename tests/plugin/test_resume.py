@@ -333,7 +333,7 @@ def test_a_journal_beside_whole_results_is_not_taken_up(bench):
     (whole / "journal.jsonl").write_text(text)
     result = bench.run("--candidate=passes", f"--passbench-resume=reports/{whole.name}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*has come to its end: nothing of it is left to be judged*"])
+    result.stderr.fnmatch_lines(["*is complete: nothing is left to judge*"])
     result = bench.run("--candidate=passes", "--passbench-resume")
     result.stderr.fnmatch_lines(["*reports: has no run that was interrupted*"])
 
@@ -346,7 +346,7 @@ def test_the_folder_of_a_run_that_went_on_says_that_nothing_is_left(bench):
     first, second = (ForkedPytest(bench.path, f"--passbench-resume=reports/{folder.name}").result() for _ in "12")
     first.stdout.fnmatch_lines(["*4/4 correct*"])
     assert second.ret == pytest.ExitCode.USAGE_ERROR
-    second.stderr.fnmatch_lines(["*has no journal: only a run that was interrupted, and has not gone on since, *"])
+    second.stderr.fnmatch_lines(["*has no journal: only an interrupted run that was not resumed has one*"])
 
 
 @pytest.mark.slow

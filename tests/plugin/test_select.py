@@ -418,4 +418,4 @@ def test_a_word_of_dash_k_that_fits_no_task_is_named(bench):
     bench.task("rare", tags="other")
     result = bench.run("--candidate=passes", "-k", "none", "--passbench-suite=full")
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    result.stdout.fnmatch_lines(["-k 'none' fits none of 2 tasks (leave it out, *"])
+    result.stdout.fnmatch_lines(["-k 'none' matches none of 2 tasks (leave it out, *"])

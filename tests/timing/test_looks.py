@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from pytest_passbench.timing import student
-from pytest_passbench.timing.estimate import Estimate, from_values
+from pytest_passbench.timing.estimate import Estimate, from_values, two_sided
 from pytest_passbench.timing.looks import TO_EAGER, TO_REFERENCE, Looks, Stopping, judge
 
 #: (degrees of freedom, one-sided quantile) -> scipy.stats.t.ppf 1.x
@@ -25,7 +24,7 @@ SCIPY = {
 @pytest.mark.parametrize(("df", "p"), SCIPY)
 def test_quantiles_agree_with_scipy(df, p):
     expected = SCIPY[df, p]
-    assert student.two_sided(2 * (1 - p), df) == pytest.approx(expected, rel=1e-9)
+    assert two_sided(2 * (1 - p), df) == pytest.approx(expected, rel=1e-9)
 
 
 def sessions(values: np.ndarray, stopping: Stopping) -> list[tuple[Estimate, str, str]]:
@@ -67,8 +66,8 @@ def errors(looks: Looks, short: int, weight: float, count: int = 100_000) -> tup
         mean = x[:, :n] @ w[:n] / w[:n].sum()
         off = ((x[:, :n] - mean[:, None]) ** 2) @ w[:n] ** 2
         stderr = np.sqrt(off * equal / (equal - 1)) / w[:n].sum()
-        missed |= np.abs(mean) > student.two_sided(looks.nominal, equal - 1) * stderr
-        above |= mean > student.two_sided(looks.equivalence, equal - 1) * stderr
+        missed |= np.abs(mean) > two_sided(looks.nominal, equal - 1) * stderr
+        above |= mean > two_sided(looks.equivalence, equal - 1) * stderr
     return float(missed.mean()), float(above.mean())
 
 

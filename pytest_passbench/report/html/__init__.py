@@ -1,6 +1,6 @@
 """``report.html``: a run as one page for a browser, which needs no network.
 
-``model`` has the values of its template, ``rows`` and ``subgraphs`` those of its script. :func:`page` puts them
+``model`` has the values of its template, ``subgraphs`` those of its script. :func:`page` puts them
 together: one file, with its style, its script and its data inside, and a policy that allows no request.
 """
 
@@ -15,7 +15,6 @@ from markupsafe import Markup
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.report import pages, run_text
 from pytest_passbench.report.html import model
-from pytest_passbench.report.html.rows import rows
 from pytest_passbench.report.html.subgraphs import details
 from pytest_passbench.report.report import Report
 
@@ -31,7 +30,7 @@ def page(report: Report) -> str:
 
     Rounds and long texts are thinned out until the page has at most :data:`MAX_PAGE_BYTES`.
     """
-    tasks = list(rows(report.run))
+    tasks = list(model.rows(report.run))
     values = model.values(report, tasks)
     records = [record for task in tasks for record in task.records]
     text = ""

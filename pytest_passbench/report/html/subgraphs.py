@@ -17,7 +17,7 @@ from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.ladder import BITWISE, NEVER
 from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.report import tables
-from pytest_passbench.report.html.rows import OutcomeCount
+from pytest_passbench.report.html.model import OutcomeCount
 from pytest_passbench.score.interval import digits
 
 COLUMNS = (
