@@ -85,7 +85,8 @@ class Lengths:
         """Yield expressions of a length and a constant that have these values."""
         for a, x in self.items:
             pairs = list(zip(goal, x, strict=True))
-            ratios, inverse = {i / j for i, j in pairs if j}, {j / i for i, j in pairs if i}
+            ratios = {i / j for i, j in pairs} if all(x) else set[float]()
+            inverse = {j / i for i, j in pairs} if all(goal) else set[float]()
             for symbol, values in (("*", ratios), ("//", inverse)):
                 if len(values) == 1 and (factor := values.pop()).is_integer() and factor > 1:
                     yield f"{a} {symbol} {int(factor)}"

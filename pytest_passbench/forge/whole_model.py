@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from pytest_passbench.suite.build import build_graph, check_graphs
 from pytest_passbench.suite.instantiate import example_inputs
 from pytest_passbench.suite.opnames import is_random, op_name, operator_sequence
 from pytest_passbench.suite.printing import to_source
+from pytest_passbench.suite.published import identifier
 
 PARTS = "mend the breaks, or judge passes on the model's parts: `passbench forge` makes tasks of them"
 SECONDS, LEAST_RUNS, MOST_RUNS = 3.0, 3, 50
@@ -94,7 +94,7 @@ def _task(case: ModelCase, captures: list[Captured]) -> Task:
         for number, (captured, source) in enumerate(zip(captures, sources, strict=True))
     )
     header = TaskHeader(
-        id=re.sub(r"[^\w.+-]", "-", case.name),
+        id=identifier(case.name),
         ops=operator_sequence(captures[0].module),
         sources=(case.name,),
         tags=(),

@@ -196,7 +196,8 @@ template <class V> struct Running {  // the sum so far: of each lane, or along t
 """,
     "Greatest": """\
 template <class V> struct Greatest {
-  V all = V{} + INT64_MIN;
+  using E = decltype(V{}[0] + 0);
+  V all = V{} + E(std::is_integral_v<E> ? double(INT64_MIN) : -__builtin_inf());
   void add(V x) { all = greater(x, all); }
   void add(V x, All) { add(x); }
   void add(V x, int64_t lanes) { add(part(x, lanes, all)); }

@@ -376,6 +376,7 @@ def test_null_answers_are_found_where_they_pass() -> None:
     assert null_from([large], [large]) == -10  # a copy of an input is the answer
     assert null_from([torch.tensor([1, 7])], []) == NEVER
     assert null_from([small, large], []) == 0  # every output must pass
+    assert null_from([torch.tensor(3.0)], []) == 0  # the mean of one number is the answer itself
 
 
 def test_the_least_t_at_which_an_answer_passes() -> None:

@@ -369,6 +369,14 @@ def test_nan_and_infinity_come_through() -> None:
     assert_equal(lambda x: (x.relu(), x.clamp(-1, 1), torch.maximum(x, -x), x.amax(), x > 0), [x], exact=True)
 
 
+def test_extremes_of_doubles_beyond_whole_numbers() -> None:
+    def extremes(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.amax(-1), x.amin(-1), x.max(), x.min(), x.argmax(-1), x.argmin(-1)
+
+    rows = torch.tensor([-1e20, -1e300, -math.inf, 1e20, math.inf], dtype=torch.float64)
+    assert_equal(extremes, [rows[:, None].repeat(1, 19)], exact=True)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_whole_numbers_are_rounded_where_eager_rounds_them(dtype: torch.dtype) -> None:
     def mixed(x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
