@@ -36,8 +36,6 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     building.add_argument("--also", type=Path, action="append", default=[], metavar="FILE.py",
                           help="a file with your own LIBRARY, LICENSE and cases(); repeatable")  # fmt: skip
     _add_held_out(building)
-    building.add_argument("--ray", nargs="?", const="", metavar="ADDRESS",
-                          help="capture on a Ray cluster (default: RAY_ADDRESS, or one started here)")  # fmt: skip
     building.add_argument("--budget", type=duration, default=math.inf, metavar="TIME",
                           help="begin nothing later than this: 90s, 30m, 2h (default: no limit)")  # fmt: skip
     building.add_argument("--processes", type=count, default=1, metavar="N", help="how many at a time (default: 1)")
@@ -101,7 +99,7 @@ def build(args: argparse.Namespace) -> int:
     progress = ProgressLines("dataset")
     building.restore_captures(args.out, settings.captures)
     with without_logs():
-        building.build(libraries(names, args.also), settings, progress, args.ray)
+        building.build(libraries(names, args.also), settings, progress)
         progress.stage("writing the shards")
         rows = building.merged(building.cases(settings.captures))
         splits.assign(rows, splits.held_out(ref.load() for ref in discover(args.held_out or installed_tasks())))
