@@ -17,7 +17,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import write_text
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.progress import ProgressLines
-from pytest_passbench.dataset.names import KINDS, SPLITS
+from pytest_passbench.dataset import KINDS, SPLITS
 
 if TYPE_CHECKING:
     from pytest_passbench.dataset.rows import GraphRow
@@ -101,7 +101,7 @@ def build(args: argparse.Namespace) -> int:
     with without_logs():
         building.build(libraries(names, args.also), settings, progress)
         progress.stage("writing the shards")
-        rows = building.merged(building.cases(settings.captures))
+        rows = building.merged(case for _, case in building.cases(settings.captures))
         splits.assign(rows, splits.held_out(ref.load() for ref in discover(args.held_out or installed_tasks())))
     if not rows:
         remedy = f"see the reasons in its {building.CAPTURES}/*.failed"
@@ -177,17 +177,17 @@ def show(args: argparse.Namespace) -> int:
 def to_tasks(args: argparse.Namespace) -> int:
     """Write a task file for each operator sequence of the drawn rows. Say which rows the rules refuse, and why."""
     from pytest_passbench.commands.own_model import without_logs
-    from pytest_passbench.dataset.tasks import tasks_of
+    from pytest_passbench.dataset.extract import tasks_of
     from pytest_passbench.forge.curate import write_tasks
 
     with without_logs():
-        row_tasks = tasks_of(_with_progress(list(_drawn(args))))
-    for path in write_tasks(row_tasks.tasks, args.out):
+        tasks, refused = tasks_of(_with_progress(list(_drawn(args))))
+    for path in write_tasks(tasks, args.out):
         print(path)
-    for key, refusal in row_tasks.refused.items():
+    for key, refusal in refused.items():
         print(f"row {key}: {refusal}")
-    rows = counted(sum(len(task.subgraphs) for task in row_tasks.tasks), "row")
-    print(f"{counted(len(row_tasks.tasks), 'task')} made of {rows}; the rules refused {len(row_tasks.refused)}")
+    rows = counted(sum(len(task.subgraphs) for task in tasks), "row")
+    print(f"{counted(len(tasks), 'task')} made of {rows}; the rules refused {len(refused)}")
     return 0
 
 

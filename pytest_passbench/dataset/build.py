@@ -41,12 +41,12 @@ COMPILER = (
 )
 """What each architecture needs of torch's compiler."""
 CHECKED = 48
-"""The latest architectures of a library whose yield decides whether the library is gone on with.
+"""How many of a library's latest architectures decide, by their new graphs, whether the build goes on with it.
 
-Those that are alike follow each other, so twelve were too few: five models of one family ended transformers.
+One family's follow each other, so few would end it too early.
 """
 MIN_YIELD = 0.05
-"""A library ends if its latest architectures gave fewer new strict forms than so many a CPU second."""
+"""A library ends if its latest architectures gave fewer new strict forms than this in a CPU second."""
 TABLE = "architectures.parquet"
 
 
@@ -113,7 +113,7 @@ def build(groups: dict[str, list[Architecture]], settings: BuildSettings, progre
         settings.captures.mkdir(parents=True, exist_ok=True)
     _warm_up()
     state = Progress()
-    for case in cases(settings.captures):
+    for _, case in cases(settings.captures):
         state.add(case)
 
     def ended(job: Job) -> str:
@@ -173,13 +173,7 @@ def load(path: Path) -> CaseRows:
         raise UserError("is no file of a build", where=path, remedy="remove it: it is made anew") from error
 
 
-def cases(captures: Path) -> Iterator[CaseRows]:
-    """Yield the rows of each architecture, in the order in which they were captured."""
-    for _, case in cases_by_file(captures):
-        yield case
-
-
-def cases_by_file(captures: Path) -> Iterator[tuple[Path, CaseRows]]:
+def cases(captures: Path) -> Iterator[tuple[Path, CaseRows]]:
     """Yield the file and the rows of each architecture, in the order in which they were captured."""
     for path in sorted(captures.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name)):
         yield path, load(path)
@@ -214,16 +208,16 @@ def failures(captures: Path) -> Counter[str]:
 
 def write_table(captures: Path, out: Path) -> None:
     """Write the table of the build in the folder ``captures``: first those that were captured, in their order."""
-    cases = [(path, case, "") for path, case in cases_by_file(captures)]
+    files = [(path, case, "") for path, case in cases(captures)]
     for path in sorted(captures.glob(f"*{FAILED}")):
         name = path.stem.replace("__", "/", 1)
-        cases.append((path, CaseRows(name, name.partition("/")[0], "", 0), path.read_text(encoding="utf-8")))
+        files.append((path, CaseRows(name, name.partition("/")[0], "", 0), path.read_text(encoding="utf-8")))
     pyarrow = shards.arrow()
     table = pyarrow.Table.from_pylist([
         {"file": path.stem, "architecture": case.architecture, "library": case.library, "family": case.family,
          "position": case.position, "seconds": case.seconds, "graphs": case.ids,
          "refused": json.dumps(case.refused, sort_keys=True), "failure": failure}
-        for path, case, failure in cases
+        for path, case, failure in files
     ])  # fmt: skip
     pyarrow.parquet.write_table(table, out / TABLE, compression="zstd", compression_level=12)
 

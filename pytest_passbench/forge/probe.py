@@ -137,17 +137,13 @@ class Probe:
     @cached_property
     def stale(self) -> list[torch.Tensor]:
         """Eager's outputs on other inputs."""
-        return self.run(2)
+        with torch.no_grad():
+            return list(self.module(*self.draw(2)))
 
     @cached_property
     def null_from(self) -> int:
         """The t from which a null answer passes."""
         return null_from(self.outputs, self.inputs, self.stale)
-
-    def run(self, seed: int) -> list[torch.Tensor]:
-        """Return eager's outputs on the inputs of ``seed``."""
-        with torch.no_grad():
-            return list(self.module(*self.draw(seed)))
 
 
 def evaluate(module: fx.GraphModule, inputs: list[torch.Tensor]) -> Values:

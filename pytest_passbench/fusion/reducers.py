@@ -22,8 +22,8 @@ template <class V> struct Sum {
 };
 """,
     "Cascade": """\
-// Adds registers in the order of torch.sum for up to 65,536 rows: 16 at a time, then 16 of those, and so on. It
-// adds the columns beyond a multiple of 32 otherwise.
+// Adds registers in the order of torch.sum for up to 65,536 rows: 16 at a time, then 16 of those, and so on.
+// torch.sum itself adds the columns beyond a multiple of 32 in another order.
 template <class V> struct Cascade {
   V sums[4] = {};
   int64_t count = 0;

@@ -11,7 +11,6 @@ import torch
 
 from pytest_passbench.fusion.columns import SizedNumber
 from pytest_passbench.fusion.cpp import registers
-from pytest_passbench.fusion.function import pointers, with_numbers, with_sizes, wrapped
 from pytest_passbench.fusion.ir import (
     Access,
     Buffer,
@@ -25,6 +24,7 @@ from pytest_passbench.fusion.ir import (
     place_text,
     size_text,
 )
+from pytest_passbench.fusion.kernel import pointers, with_numbers, with_sizes, wrapped
 from pytest_passbench.fusion.triton_text import in_triton
 
 WIDEST = 1 << 14

@@ -16,7 +16,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.first_pass import write as first_pass
-from pytest_passbench.first_pass.lengths import Lengths
+from pytest_passbench.first_pass.branch import Lengths
 from pytest_passbench.first_pass.write import Draft, draft, write
 from pytest_passbench.fusion import Unsupported
 from pytest_passbench.fusion.columns import size

@@ -188,7 +188,8 @@ class Mapped(nn.Module):
 
 def test_a_level_of_vmap_is_captured_whole(tmp_path: Path) -> None:
     case = ModelCase("own/mapped", "text", Mapped, _inputs, (Variant(3, 8),))
-    (source,) = whole_model(case).task.graphs.values()
+    task, _ = whole_model(case)
+    (source,) = task.graphs.values()
     (x,) = _inputs(Mapped(), case.variants[0])
     assert torch.equal(build_graph(source, "test")(x)[0], Mapped()(x))
     assert source.count("_vmap_increment_nesting") == 1
@@ -202,7 +203,7 @@ def test_a_level_of_vmap_is_captured_whole(tmp_path: Path) -> None:
 
 
 def test_a_whole_model_is_a_task_whatever_letters_its_file_has(tmp_path: Path) -> None:
-    task = whole_model(ModelCase("modèle/net", "text", Net, _inputs, (Variant(1, 8),))).task
+    task, _ = whole_model(ModelCase("modèle/net", "text", Net, _inputs, (Variant(1, 8),)))
     path = tmp_path / f"{task.id}.task.yaml"
     write_task(task, path)
     assert read_task(path).graphs == task.graphs

@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
-from pytest_passbench.forge.curate import choose
+from pytest_passbench.forge.curate import choose, curated, repaired
 from pytest_passbench.forge.input_records import widen
 from pytest_passbench.forge.instances import Instance
 from pytest_passbench.forge.probe import NEVER, Probe, least, null_from
-from pytest_passbench.forge.repair import curated, repaired
 from pytest_passbench.forge.rules import complaints
 from pytest_passbench.forge.suite_check import check, sample
 from pytest_passbench.suite.find import discover

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from pytest_passbench.core.ladder import T_STRICT, tolerances
+from pytest_passbench.first_pass.parts import IN_ORDER
 from pytest_passbench.fusion import Unsupported, kernel
 from pytest_passbench.fusion.columns import Size, columns, joined
-from pytest_passbench.fusion.roundings import IN_ORDER
 from pytest_passbench.fusion.trace import trace
 from pytest_passbench.suite import find
 from pytest_passbench.suite.build import build_graph
