@@ -19,8 +19,8 @@ import torch
 
 from pytest_passbench.dataset import shards
 from pytest_passbench.dataset.architectures import Architecture, libraries
+from pytest_passbench.dataset.extract import instance_of
 from pytest_passbench.dataset.rows import GraphRow
-from pytest_passbench.dataset.tasks import instance_of
 from pytest_passbench.forge import rules
 from pytest_passbench.suite.build import build_graph
 

@@ -46,10 +46,9 @@ def tried(case: ModelCase, settings: Settings, say: Say, remedy: str | None = No
     check_run(settings)
     open_candidates(settings.candidates)
     say(f"capturing {case.name}")
-    model = whole_model(case, remedy)
-    for name in model.left_out:
+    task, left_out = whole_model(case, remedy)
+    for name in left_out:
         say(f"{name} cannot be in a task: its results are inputs here")
-    task = model.task
     say(f"matching passes with {counted(len(task.header.ops), 'operator')}")
     places = matched(task, settings)
     say("timing eager's operators")
@@ -71,7 +70,7 @@ def profiled(case: ModelCase, baseline: str, say: Say, remedy: str | None = None
         settings = Settings(candidates=(Path(folder),), suite="all", timeout=TIMEOUT_SECONDS, baselines=(baseline,))
         check_run(settings)
         say(f"capturing {case.name}")
-        task = whole_model(case, remedy).task
+        task, _ = whole_model(case, remedy)
         if not any(report.places for report in survey(Path(folder), settings.policy, task).matched):
             what, remedy = "none of its operators has a kernel", "name a model with elementwise operators or norms"
             raise UserError(f"{what} to judge the compiler beside", where=case.name, remedy=remedy)

@@ -20,11 +20,10 @@ from pytest_passbench.core.files import write_text
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.dataset import build as building
-from pytest_passbench.dataset import shards, splits, summary
+from pytest_passbench.dataset import KINDS, SPLITS, shards, splits, summary
 from pytest_passbench.dataset.architectures import libraries
-from pytest_passbench.dataset.names import KINDS, SPLITS
+from pytest_passbench.dataset.extract import tasks_of
 from pytest_passbench.dataset.rows import GraphRow, text_hash
-from pytest_passbench.dataset.tasks import tasks_of
 from pytest_passbench.forge.curate import write_tasks
 from pytest_passbench.report.drawing import as_file
 from pytest_passbench.suite.find import discover, installed_tasks
@@ -41,8 +40,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     building.add_argument("--also", type=Path, action="append", default=[], metavar="FILE.py",
                           help="a file with your own LIBRARY, LICENSE and cases(); repeatable")  # fmt: skip
     _add_held_out(building)
-    building.add_argument("--ray", nargs="?", const="", metavar="ADDRESS",
-                          help="capture on a Ray cluster (default: RAY_ADDRESS, or one started here)")  # fmt: skip
     building.add_argument("--budget", type=duration, default=math.inf, metavar="TIME",
                           help="begin nothing later than this: 90s, 30m, 2h (default: no limit)")  # fmt: skip
     building.add_argument("--processes", type=count, default=1, metavar="N", help="how many at a time (default: 1)")
@@ -97,9 +94,9 @@ def build(args: argparse.Namespace) -> int:
     progress = ProgressLines("dataset")
     building.restore_captures(args.out, settings.captures)
     with without_logs():
-        building.build(libraries(names, args.also), settings, progress, args.ray)
+        building.build(libraries(names, args.also), settings, progress)
         progress.stage("writing the shards")
-        rows = building.merged(building.cases(settings.captures))
+        rows = building.merged(case for _, case in building.cases(settings.captures))
         splits.assign(rows, splits.held_out(ref.load() for ref in discover(args.held_out or installed_tasks())))
     if not rows:
         remedy = f"see the reasons in its {building.CAPTURES}/*.failed"
@@ -166,13 +163,13 @@ def show(args: argparse.Namespace) -> int:
 def to_tasks(args: argparse.Namespace) -> int:
     """Write a task file for each operator sequence of the drawn rows. Say which rows the rules refuse, and why."""
     with without_logs():
-        row_tasks = tasks_of(_with_progress(list(_drawn(args))))
-    for path in write_tasks(row_tasks.tasks, args.out):
+        tasks, refused = tasks_of(_with_progress(list(_drawn(args))))
+    for path in write_tasks(tasks, args.out):
         print(path)
-    for key, refusal in row_tasks.refused.items():
+    for key, refusal in refused.items():
         print(f"row {key}: {refusal}")
-    rows = counted(sum(len(task.subgraphs) for task in row_tasks.tasks), "row")
-    print(f"{counted(len(row_tasks.tasks), 'task')} made of {rows}; the rules refused {len(row_tasks.refused)}")
+    rows = counted(sum(len(task.subgraphs) for task in tasks), "row")
+    print(f"{counted(len(tasks), 'task')} made of {rows}; the rules refused {len(refused)}")
     return 0
 
 

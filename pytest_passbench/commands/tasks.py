@@ -182,7 +182,8 @@ def validate(args: argparse.Namespace) -> int:
             report([error])
             bad += 1
     checked = bad + len(members)
-    results = workers.checked(members, args.processes or workers.default_processes(len(members)))
+    processes = args.processes or workers.default_processes(len(members))
+    results = workers.in_order(workers.problems_of, members, processes, "pytest_passbench.suite.validate", chunk=8)
     for number, problems in enumerate(results, 1):
         bad += bool(problems)
         if problems:

@@ -23,7 +23,7 @@ from pytest_passbench.forge.sources.rows import Library
 FULLY_CUT = 1
 """The architectures of a family that are cut in every way. Later ones have few parts that these lack."""
 WHOLE_AFTER_CUT = 4
-"""The architectures of whole graphs alone that follow each one that is cut. Each takes about a tenth of its time."""
+"""How many architectures of whole graphs alone follow each one that is cut. One takes about a tenth of its time."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.dataset import shards
 from pytest_passbench.dataset.architectures import Architecture
 from pytest_passbench.dataset.extract import extract
-from pytest_passbench.dataset.on_ray import RayJobs
 from pytest_passbench.dataset.rows import CaseRows, GraphRow
 from pytest_passbench.forge.capture import capture
 from pytest_passbench.forge.jobs import FAILED, Job, run_jobs
@@ -42,12 +41,12 @@ COMPILER = (
 )
 """What each architecture needs of torch's compiler."""
 CHECKED = 48
-"""The latest architectures of a library whose yield decides whether the library is gone on with.
+"""How many of a library's latest architectures decide, by their new graphs, whether the build goes on with it.
 
-Those that are alike follow each other, so twelve were too few: five models of one family ended transformers.
+One family's follow each other, so few would end it too early.
 """
 MIN_YIELD = 0.05
-"""A library ends if its latest architectures gave fewer new strict forms than so many a CPU second."""
+"""A library ends if its latest architectures gave fewer new strict forms than this in a CPU second."""
 TABLE = "architectures.parquet"
 
 
@@ -93,8 +92,8 @@ class Progress:
     def done_before(self, architecture: Architecture) -> tuple[set[str], RunRanges]:
         """Return what an architecture need not do: the ids that earlier ones gave, and the fusible ranges so far.
 
-        An id of a later one, which may have ended first, is not among them. So a build on many machines has the rows
-        of a build on one.
+        An id of a later one, which may have ended first, is not among them. So a build by several processes has the
+        rows of a build by one.
         """
         return {key for key, rank in self.givers.items() if rank < architecture.rank}, self.ranges
 
@@ -105,12 +104,8 @@ class Progress:
         return len(latest) == CHECKED and sum(new for new, _ in latest) < MIN_YIELD * seconds
 
 
-def build(
-    groups: dict[str, list[Architecture]], settings: BuildSettings, progress: ProgressLines, ray: str | None = None
-) -> list[str]:
+def build(groups: dict[str, list[Architecture]], settings: BuildSettings, progress: ProgressLines) -> list[str]:
     """Run the jobs that are open, libraries in turn. Return the names of the architectures that failed.
-
-    With ``ray``, the address of a Ray cluster, its processes run them (:class:`RayJobs`); empty means any cluster.
 
     Raises UserError if the folder cannot be written, or holds a file that is no part of a build.
     """
@@ -118,7 +113,7 @@ def build(
         settings.captures.mkdir(parents=True, exist_ok=True)
     _warm_up()
     state = Progress()
-    for case in cases(settings.captures):
+    for _, case in cases(settings.captures):
         state.add(case)
 
     def ended(job: Job) -> str:
@@ -130,11 +125,7 @@ def build(
         )
 
     jobs = _libraries_in_turn(groups, settings, state)
-    if ray is not None:
-        cluster = RayJobs(ray, settings.timeout, progress, ended)
-        return cluster.run(jobs, state.done_before, settings.budget)
-    captures = (job for _, job in jobs)
-    return run_jobs(captures, settings.processes, settings.timeout, progress, budget=settings.budget, ended=ended)
+    return run_jobs(jobs, settings.processes, settings.timeout, progress, budget=settings.budget, ended=ended)
 
 
 def _warm_up() -> None:
@@ -147,26 +138,24 @@ def _warm_up() -> None:
 
 def _libraries_in_turn(
     groups: dict[str, list[Architecture]], settings: BuildSettings, state: Progress
-) -> Iterator[tuple[Architecture, Job]]:
-    """Yield the architectures that are open, one of each library that is not exhausted, again and again."""
+) -> Iterator[Job]:
+    """Yield the jobs that are open, one of each library that is not exhausted, again and again."""
     waiting = {name: _open_jobs(group, settings, state) for name, group in groups.items()}
     while waiting:
         for name in list(waiting):
-            pair = None if state.is_exhausted(name) else next(waiting[name], None)
-            if pair is None:
+            job = None if state.is_exhausted(name) else next(waiting[name], None)
+            if job is None:
                 del waiting[name]
             else:
-                yield pair
+                yield job
 
 
-def _open_jobs(
-    architectures: Iterable[Architecture], settings: BuildSettings, state: Progress
-) -> Iterator[tuple[Architecture, Job]]:
+def _open_jobs(architectures: Iterable[Architecture], settings: BuildSettings, state: Progress) -> Iterator[Job]:
     for architecture in architectures:
         target = settings.target(architecture)
         job = Job(architecture.case.name, target, functools.partial(_work, architecture, target, state))
         if job.open:
-            yield architecture, job
+            yield job
 
 
 def _work(architecture: Architecture, target: Path, state: Progress) -> None:
@@ -184,13 +173,7 @@ def load(path: Path) -> CaseRows:
         raise UserError("is no file of a build", where=path, remedy="remove it: it is made anew") from error
 
 
-def cases(captures: Path) -> Iterator[CaseRows]:
-    """Yield the rows of each architecture, in the order in which they were captured."""
-    for _, case in cases_by_file(captures):
-        yield case
-
-
-def cases_by_file(captures: Path) -> Iterator[tuple[Path, CaseRows]]:
+def cases(captures: Path) -> Iterator[tuple[Path, CaseRows]]:
     """Yield the file and the rows of each architecture, in the order in which they were captured."""
     for path in sorted(captures.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name)):
         yield path, load(path)
@@ -225,16 +208,16 @@ def failures(captures: Path) -> Counter[str]:
 
 def write_table(captures: Path, out: Path) -> None:
     """Write the table of the build in the folder ``captures``: first those that were captured, in their order."""
-    cases = [(path, case, "") for path, case in cases_by_file(captures)]
+    files = [(path, case, "") for path, case in cases(captures)]
     for path in sorted(captures.glob(f"*{FAILED}")):
         name = path.stem.replace("__", "/", 1)
-        cases.append((path, CaseRows(name, name.partition("/")[0], "", 0), path.read_text(encoding="utf-8")))
+        files.append((path, CaseRows(name, name.partition("/")[0], "", 0), path.read_text(encoding="utf-8")))
     pyarrow = shards.arrow()
     table = pyarrow.Table.from_pylist([
         {"file": path.stem, "architecture": case.architecture, "library": case.library, "family": case.family,
          "position": case.position, "seconds": case.seconds, "graphs": case.ids,
          "refused": json.dumps(case.refused, sort_keys=True), "failure": failure}
-        for path, case, failure in cases
+        for path, case, failure in files
     ])  # fmt: skip
     pyarrow.parquet.write_table(table, out / TABLE, compression="zstd", compression_level=12)
 

@@ -1,19 +1,21 @@
-"""The graphs of one architecture: captured, cut in every way, run, and made into rows."""
+"""The graphs of one architecture: captured, cut in every way, run, and made into rows; and tasks of rows."""
 
 from __future__ import annotations
 
 import dataclasses
 import random
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import torch
 from torch import fx
 
+from pytest_passbench.core.task import Task
 from pytest_passbench.dataset.architectures import Architecture
-from pytest_passbench.dataset.rows import CaseRows, GraphRow, input_data, instance_data, text_hash
+from pytest_passbench.dataset.rows import CaseRows, GraphRow, input_data, input_spec, instance_data, text_hash
 from pytest_passbench.forge import rules
 from pytest_passbench.forge.corpus import Graph, capture_case
+from pytest_passbench.forge.curate import make_task, measured
 from pytest_passbench.forge.decompose import GraphPiece, calls, cut
 from pytest_passbench.forge.input_records import condition
 from pytest_passbench.forge.instances import Instance, instances
@@ -176,3 +178,33 @@ def headroom(module: fx.GraphModule, values: Values) -> float:
 def _bytes(tensor: torch.Tensor) -> int:
     """Return the bytes of a tensor. An expanded one has no more than its memory."""
     return int(min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()))
+
+
+def instance_of(row: GraphRow) -> Instance:
+    """Return a row's recorded instance."""
+    return Instance(
+        ops=tuple(row.operators),
+        source=row.source,
+        dtype=row.dtype,
+        inputs=tuple(map(input_spec, row.inputs)),
+        origin=row.architecture,
+        modality=row.modality,
+        variant=row.variant,
+        provenance=f"{row.architecture} ({row.configuration})",
+    )
+
+
+def tasks_of(rows: Iterable[GraphRow]) -> tuple[list[Task], dict[str, str]]:
+    """Return a task for each operator sequence of the rows, and the rule that refuses a row, by the row's id.
+
+    Each row's graph is run for the suite's rules.
+    """
+    groups: dict[tuple[str, ...], list[Instance]] = {}
+    refused: dict[str, str] = {}
+    for row in rows:
+        instance, refusal = measured(instance_of(row))
+        if instance is None:
+            refused[row.id] = refusal
+        else:
+            groups.setdefault(instance.ops, []).append(instance)
+    return [make_task(group) for group in groups.values()], refused

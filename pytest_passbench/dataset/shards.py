@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.dataset.names import SPLITS
+from pytest_passbench.dataset import SPLITS
 from pytest_passbench.dataset.rows import GraphRow
 from pytest_passbench.score.possible import class_of
 from pytest_passbench.suite.sizes import Point, dimensions

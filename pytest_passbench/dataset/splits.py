@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_passbench.core.task import Task
-from pytest_passbench.dataset.names import TEST, TRAIN, VALIDATION
+from pytest_passbench.dataset import TEST, TRAIN, VALIDATION
 from pytest_passbench.dataset.rows import GraphRow
 from pytest_passbench.forge.normal_form import digest, normal_form
 from pytest_passbench.forge.probe import Probe

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import write_text
+from pytest_passbench.dataset import KINDS, SPLITS
 from pytest_passbench.dataset.build import cases, failures
-from pytest_passbench.dataset.names import KINDS, SPLITS
 from pytest_passbench.dataset.rows import GraphRow
 from pytest_passbench.report.charts import mark_legend
 from pytest_passbench.report.drawing import GRID, PALETTE, SOFT, Drawing, Label, Line, Mark, Shape
@@ -112,7 +112,7 @@ def _libraries(rows: Iterable[GraphRow], captures: Path) -> dict[str, dict[str, 
 def curve(captures: Path) -> list[CurvePoint]:
     """Return the course of a build, in the order in which the architectures were captured."""
     ids, forms, seconds, points = set[str](), set[str](), 0.0, list[CurvePoint]()
-    for number, case in enumerate(cases(captures), 1):
+    for number, (_, case) in enumerate(cases(captures), 1):
         ids.update(row.id for row in case.rows)
         forms.update(row.form for row in case.rows)
         seconds += case.seconds

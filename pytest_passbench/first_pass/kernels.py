@@ -42,25 +42,6 @@ class FusedKernel:
     varying: frozenset[Node]
 
 
-def several(columns: Sequence[Column], build: Callable[[Sequence[Column]], T]) -> list[T]:
-    """Return what is built for all columns, or for groups of them that are ever smaller. Raises Unsupported."""
-    return _grouped(list(columns), build, [_kind, _dtypes, repr])
-
-
-def _grouped(
-    columns: list[Column], build: Callable[[Sequence[Column]], T], keys: Sequence[Callable[[Column], Any]]
-) -> list[T]:
-    try:
-        return [build(columns)]
-    except Unsupported:
-        if len(columns) == 1:
-            raise
-    while True:
-        groups, keys = grouped(columns, keys[0]), keys[1:]
-        if len(groups) > 1:
-            return [item for group in groups.values() for item in _grouped(group, build, keys)]
-
-
 def _kind(column: Column) -> Any:
     """Return the ranks of tensors, which of their sizes are 1, and how they lie in memory."""
     return tuple(
@@ -70,6 +51,23 @@ def _kind(column: Column) -> Any:
 
 def _dtypes(column: Column) -> Any:
     return tuple(x.dtype if isinstance(x, TensorForm) else repr(x) for x in column)
+
+
+def several(
+    columns: Sequence[Column],
+    build: Callable[[Sequence[Column]], T],
+    keys: Sequence[Callable[[Column], Any]] = (_kind, _dtypes, repr),
+) -> list[T]:
+    """Return what ``build`` makes of all columns; if that is Unsupported, of smaller and smaller groups of them."""
+    try:
+        return [build(columns)]
+    except Unsupported:
+        if len(columns) == 1:
+            raise
+    while True:
+        groups, keys = grouped(columns, keys[0]), keys[1:]
+        if len(groups) > 1:
+            return [item for group in groups.values() for item in several(group, build, keys)]
 
 
 def _order(forms: Sequence[TensorForm]) -> tuple[int, ...] | None:

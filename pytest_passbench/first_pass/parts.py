@@ -1,10 +1,14 @@
-"""The parts of a graph that a pass may match: runs of calls with a kernel, the largest first."""
+"""The parts of a graph that a pass may match: runs of calls with a kernel, the largest first.
+
+Some calls are left to eager because of their roundings, which show in what comes behind them: eager adds in another
+order than the generator's kernels. All names but PRODUCTS are those of :mod:`pytest_passbench.rewrite.normalise`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,8 +20,7 @@ from pytest_passbench.first_pass.forms import GraphForm
 from pytest_passbench.first_pass.naming import named
 from pytest_passbench.fusion import Unsupported
 from pytest_passbench.fusion.ir import HALVES, Trace
-from pytest_passbench.fusion.regions import called
-from pytest_passbench.fusion.roundings import cancelling, reorders
+from pytest_passbench.fusion.regions import PRODUCTS, called
 from pytest_passbench.fusion.schedule import schedule
 from pytest_passbench.fusion.trace import Recorder, trace
 
@@ -27,6 +30,20 @@ _FREE = frozenset({
     "detach", "lift_fresh", "alias", "positive", "dropout", "getattr",
 })  # fmt: skip
 """Calls that compute nothing."""
+NORMS = frozenset({"layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize", "_weight_norm"})
+IN_ORDER = frozenset({"rms_norm", "_weight_norm"})
+"""The norms of which a C++ kernel adds the squares in the order of eager."""
+HALVES_IN_ORDER = frozenset({"layer_norm"})
+"""The norms that a C++ kernel computes in the order of eager in half precision, and near enough in float32."""
+REORDERED = (NORMS - IN_ORDER) | {"softmax"}
+"""The operators whose sums a C++ kernel adds in another order than eager."""
+CANCELLING = PRODUCTS | NORMS | {
+    "gelu", "add", "sub", "batch_norm", "lerp", "mse_loss", "interpolate", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "mean", "sum", "cumsum",
+}  # fmt: skip
+"""The operators whose terms may cancel, so that an error of an operand becomes a large one of the result."""
+DOUBLING = frozenset({"mul", "div", "silu", "exp", "pow"})
+"""The operators that make two units in the last place of one. In float16, t = -5 allows one."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +97,7 @@ def part(form: GraphForm, nodes: Sequence[Node]) -> Part:
     if any(form.values[value][0] is None for value in tensors):
         raise Unsupported("a tuple or a number that is used outside, or comes from there")
     if all(form.call(node).op == "getitem" for node in nodes):
-        raise Unsupported("only subscripts, a pattern of which would match too much")
+        raise Unsupported("a run of subscripts alone, whose pattern would match too much")
     result = Part(form, tuple(nodes), tuple(arguments), returned, named(form, arguments, nodes))
     schedule(result.trace([_value(form, argument) for argument in arguments]))
     return result
@@ -133,10 +150,22 @@ def _shows_later(form: GraphForm, node: Node, triton: bool) -> str:
     return ""
 
 
+def reorders(op: str, dtype: torch.dtype, triton: bool) -> bool:
+    """Return True if a kernel adds the terms of a call with a result of this dtype in another order than eager."""
+    if triton:
+        return op in REORDERED | NORMS | {"sum", "mean"}
+    return op in REORDERED and not (op in HALVES_IN_ORDER and dtype in HALVES)
+
+
+def cancelling(dtypes: Set[torch.dtype | None]) -> frozenset[str]:
+    """Return the operators behind which a rounding of a value shows, by the dtypes that the graph has in it."""
+    return CANCELLING | DOUBLING if torch.float16 in dtypes else CANCELLING
+
+
 def parts(form: GraphForm, reasons: dict[Node, str]) -> Iterator[Part]:
     """Yield the runs without calls that have ``reasons``, those with the most calls that compute first.
 
-    A run in which no call computes more than a cast has to copy.
+    In each run at least one call copies, or computes more than a cast.
     """
     calls = form.operators
     runs = [calls[first:last] for first in range(len(calls)) for last in range(first + 1, len(calls) + 1)]

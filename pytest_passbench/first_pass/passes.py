@@ -12,8 +12,7 @@ from pytest_passbench.first_pass.kernels import GENERIC, FusedKernel, Traces, se
 from pytest_passbench.first_pass.naming import Python
 from pytest_passbench.first_pass.parts import Part
 from pytest_passbench.fusion import Unsupported, triton
-from pytest_passbench.fusion.function import source, wrapped
-from pytest_passbench.fusion.kernel import FLAGS
+from pytest_passbench.fusion.kernel import FLAGS, source, wrapped
 from pytest_passbench.fusion.prelude import prelude
 from pytest_passbench.fusion.triton_text import helpers
 

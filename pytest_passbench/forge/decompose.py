@@ -5,16 +5,15 @@ Its inputs are the values that enter the run (weights included). Its outputs are
 
 from __future__ import annotations
 
-import itertools
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import fx
 
 from pytest_passbench.core.task import TensorSpec
-from pytest_passbench.forge.clean import is_heavy, is_inplace, writes_inside
+from pytest_passbench.forge.clean import is_inplace, writes_inside
 from pytest_passbench.suite.opnames import yields_tuple
 
 MODEL_NAME = "passbench_name"
@@ -32,13 +31,6 @@ class GraphPiece:
 def calls(graph: fx.Graph) -> list[fx.Node]:
     """Return the graph's operators in order, without inputs, attributes and output."""
     return [node for node in graph.nodes if node.op in ("call_function", "call_method")]
-
-
-def light_runs(graph: fx.Graph) -> Iterator[list[fx.Node]]:
-    """Yield the longest stretches of consecutive operators without a heavy one."""
-    for heavy, run in itertools.groupby(calls(graph), is_heavy):
-        if not heavy:
-            yield list(run)
 
 
 def connected(nodes: Sequence[fx.Node]) -> bool:

@@ -60,12 +60,8 @@ def scaled(spec: TensorSpec, factor: float) -> TensorSpec:
     return dataclasses.replace(spec, **values)
 
 
-def is_weight(spec: TensorSpec) -> bool:
-    """Return True if the input is a parameter or buffer of the model."""
-    return bool(spec.original_name) and "." in str(spec.original_name)
-
-
 def condition(specs: Sequence[TensorSpec], factor: float = 1.0) -> tuple[tuple[TensorSpec, ...], bool]:
     """Return the widened inputs, activations scaled by ``factor``, and whether anything differs from the record."""
-    inputs = tuple(s if is_weight(s) else scaled(s, factor) for s in map(widen, specs))
+    # A parameter or buffer of the model has a dot in its name.
+    inputs = tuple(s if "." in (s.original_name or "") else scaled(s, factor) for s in map(widen, specs))
     return inputs, inputs != tuple(specs)

@@ -117,7 +117,7 @@ class _Pool:
 
 
 def limit_memory(processes: int) -> None:
-    """Limit this process to its share of the machine's memory, of which so many processes and one more have a part.
+    """Limit this process to 1 / (``processes`` + 1) of the machine's memory.
 
     Beyond it an allocation fails. Without a limit, the system might end another process for it.
     """

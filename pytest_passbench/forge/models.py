@@ -21,7 +21,7 @@ from pytest_passbench.suite.limits import machine_bytes, shape_problem
 OPTION = "--input"
 RIGHT = 'write float, bool, int1000 (0 to 999) or int5..99, then sizes, as in --input="float b 3 n n"'
 MAX_SHARE = 4
-"""The inputs of a model may take one part in that many of the machine's memory: the model needs the rest."""
+"""A model's inputs may take 1 / MAX_SHARE of the machine's memory: the model needs the rest."""
 ITEM_BYTES = {"float": 4, "int": 8, "bool": 1}
 
 _SPEC = re.compile(r"\s*(?:(?P<name>[^\W\d]\w*)\s*=)?\s*(?P<dtype>[^\s=]+)(?P<sizes>(?:\s+\S+)*)\s*")

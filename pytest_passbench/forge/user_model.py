@@ -22,6 +22,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated, line
 from pytest_passbench.core.files import kind_of
 from pytest_passbench.core.paths import PACKAGE
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.forge import models
 from pytest_passbench.forge.capture import dtype_name
 from pytest_passbench.forge.models import ModelCase, Variant
@@ -73,8 +74,8 @@ def _parts(spec: str) -> tuple[Path, str]:
     path, _, name = spec.rpartition(":")
     if not path or not name:
         remedy = f"write {line(name or path)}:NAME, with the name of a class or function of that file"
-        is_file = spec.endswith(".py")
-        raise UserError("names no class" if is_file else "names no file", where=spec or "the model",
+        is_file = (name or path).endswith(".py")
+        raise UserError("names no class" if is_file else "names no file", where=spec.rstrip(":") or "the model",
                         remedy=remedy if is_file else "write FILE.py:NAME")  # fmt: skip
     if kind_of(Path(path)) != "file":
         raise UserError("no such file", where=path, remedy="write FILE.py:NAME")
@@ -219,7 +220,7 @@ def _mismatch(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, A
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        arguments = f"{len(args)} inputs" if args else f"the inputs {', '.join(kwargs)}"
+        arguments = counted(len(args), "input") if args else f"the inputs {', '.join(kwargs)}"
         return f"forward{line(str(signature))} does not take {arguments}: {error}"
     return None
 

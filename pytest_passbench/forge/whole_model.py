@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +25,17 @@ from pytest_passbench.suite.build import build_graph, check_graphs
 from pytest_passbench.suite.instantiate import example_inputs
 from pytest_passbench.suite.opnames import is_random, op_name, operator_sequence
 from pytest_passbench.suite.printing import to_source
+from pytest_passbench.suite.published import identifier
 
 PARTS = "mend the breaks, or judge passes on the model's parts: `passbench forge` makes tasks of them"
 SECONDS, LEAST_RUNS, MOST_RUNS = 3.0, 3, 50
 """The time to spend on runs of the graph, and the bounds of their number."""
 
 
-@dataclass(frozen=True)
-class WholeModel:
-    """A model's task. ``left_out`` names the operators that no task can have, whose results are inputs instead."""
+def whole_model(case: ModelCase, remedy: str | None = None) -> tuple[Task, list[str]]:
+    """Return a model as a task, with a subgraph for each of its sizes, and the operators that no task can have.
 
-    task: Task
-    left_out: tuple[str, ...]
-
-
-def whole_model(case: ModelCase, remedy: str | None = None) -> WholeModel:
-    """Return a model as a task, with a subgraph for each of its sizes.
-
+    The results of those operators are inputs instead.
     Inputs and weights have the statistics of one forward pass, and a spread where they had none. Raises UserError,
     with ``remedy``, for a model that fails, and for one that ``torch.compile`` captures in several graphs or none.
     """
@@ -55,11 +48,11 @@ def whole_model(case: ModelCase, remedy: str | None = None) -> WholeModel:
     if drawn is not None:
         what = f"it draws random numbers ({op_name(drawn)}), so no two answers agree"
         raise UserError(what, where=case.name, remedy="give the random values to forward as an argument")
-    return WholeModel(_task(case, captures), tuple(left_out))
+    return _task(case, captures), list(left_out)
 
 
 def _only(case: ModelCase, captures: list[Captured]) -> Captured:
-    """Return the one graph of a model. Raises UserError if there are more or less, or if a part is outside of it."""
+    """Return the one graph of a model. Raises UserError if there are several or none, or if a part is outside."""
     breaks = torch._dynamo.utils.counters["graph_break"]
     if not any(node.op.startswith("call_") for captured in captures for node in captured.module.graph.nodes):
         remedy = "name a module that computes with tensors, and without torch.compiler.disable"
@@ -94,7 +87,7 @@ def _task(case: ModelCase, captures: list[Captured]) -> Task:
         for number, (captured, source) in enumerate(zip(captures, sources, strict=True))
     )
     header = TaskHeader(
-        id=re.sub(r"[^\w.+-]", "-", case.name),
+        id=identifier(case.name),
         ops=operator_sequence(captures[0].module),
         sources=(case.name,),
         tags=(),

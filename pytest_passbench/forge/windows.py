@@ -1,11 +1,18 @@
-"""Windows: the fusible and the typical runs of a corpus, those about some operators, and the places of a sequence."""
+"""Windows: the fusible and the typical runs of a corpus, those about some operators, and the places of a sequence.
+
+Typical n-grams come from folding, as in byte-pair encoding: the most frequent pair of neighbours in the corpus
+becomes one token, again and again. A token's expansion is an n-gram that the corpus repeats (Sennrich et al., 2016,
+with operators instead of letters).
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -14,8 +21,7 @@ from torch import fx
 from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.forge.clean import is_heavy
 from pytest_passbench.forge.corpus import Corpus, Graph
-from pytest_passbench.forge.decompose import GraphPiece, calls, connected, cut, light_runs
-from pytest_passbench.forge.ngrams import fold, typical
+from pytest_passbench.forge.decompose import GraphPiece, calls, connected, cut
 from pytest_passbench.forge.normal_form import digest
 from pytest_passbench.suite.opnames import is_metadata, is_random, op_name
 
@@ -23,10 +29,15 @@ MAX_MERGES = 4000
 MAX_RUNS, MAX_RUN_OPERATORS = 16, 24
 """The most distinct runs of one case, and operators of each run, that are searched for fusible parts."""
 MAX_OPERATORS = 33
+MIN_LENGTH, MAX_LENGTH = 4, 63
+"""Bounds of a typical n-gram's length in operators."""
 REACHES = tuple((before, after) for before in (0, 1, 2, 4) for after in (1, 2, 3, 4, 6, 8))
-"""The runs that :func:`anchored` tries: operators before a heavy one, and operators from that one on."""
+"""The runs about a heavy operator that are tried: operators before it, and operators from it on."""
 
 Ops = tuple[str, ...]
+Gram = Ops
+Token = tuple[Gram, int, int]
+Pair = tuple[Gram, Gram]
 RunRanges = dict[str, list[tuple[int, int]]]
 """For the hash of a run's operators and shapes, its fusible ranges: the first operator and the end of each."""
 
@@ -70,10 +81,11 @@ def window(graphs: Sequence[Graph], place: int, start: int, end: int, kind: str)
 
 
 def fusible(graphs: Sequence[Graph], ranges: RunRanges | None = None) -> list[Window]:
-    """Return the fusible and the anchored runs of a case's graphs at its first size.
+    """Return the fusible runs of a case's graphs at its first size, and those about a heavy operator.
 
-    Equal runs of operators are taken once. ``ranges`` has the fusible ranges of runs that were searched before, and
-    gets those of the runs that are searched now.
+    A fused kernel can compute a convolution or an attention together with its neighbours: each sequence about one is
+    taken at most twice. Equal fusible runs are taken once. ``ranges`` has the fusible ranges of runs that were
+    searched before, and gets those of the runs that are searched now.
     """
     windows: list[Window] = []
     ranges = {} if ranges is None else ranges
@@ -81,7 +93,8 @@ def fusible(graphs: Sequence[Graph], ranges: RunRanges | None = None) -> list[Wi
     for place in first_size(graphs):
         graph = graphs[place]
         position = {node: i for i, node in enumerate(calls(graph.graph))}
-        for run in light_runs(graph.graph):
+        groups = itertools.groupby(position, is_heavy)
+        for run in (list(nodes) for heavy, nodes in groups if not heavy):
             stats = [(op_name(node), graph.captured.values.get(node.name)) for node in run]
             key = digest(f"{name}{value and value.shape}" for name, value in stats)
             if key in keys or len(run) < 2 or len(keys) >= MAX_RUNS:
@@ -92,15 +105,7 @@ def fusible(graphs: Sequence[Graph], ranges: RunRanges | None = None) -> list[Wi
             for start, end in ranges[key]:
                 first = position[run[start]]
                 windows += window(graphs, place, first, first + end - start, "fusible")
-    return windows + anchored(graphs)
-
-
-def anchored(graphs: Sequence[Graph]) -> list[Window]:
-    """Return the runs about a heavy operator at a case's first size: at most two windows for each sequence.
-
-    A fused kernel can compute a convolution or an attention together with its neighbours.
-    """
-    return list(about(graphs, is_heavy, REACHES, "anchored", 2))
+    return [*windows, *about(graphs, is_heavy, REACHES, "anchored", 2)]
 
 
 def about(
@@ -124,6 +129,71 @@ def about(
                     cuts = list(window(graphs, place, start, end, kind))
                     counts[ops] += len(cuts)
                     yield from cuts
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A place of an n-gram: operators ``start`` to ``end - 1`` of the sequence with number ``sequence``."""
+
+    sequence: int
+    start: int
+    end: int
+
+
+def fold(sequences: Sequence[Sequence[str]], merges: int) -> dict[Gram, list[Occurrence]]:
+    """Return every n-gram that folding makes a token of, with all its places, in order of making.
+
+    Folding ends after ``merges`` tokens, or when no pair occurs twice. N-grams grow up to
+    :data:`MAX_LENGTH` operators.
+    """
+    tokens: list[list[Token]] = [[((name,), i, i + 1) for i, name in enumerate(names)] for names in sequences]
+    grams: dict[Gram, list[Occurrence]] = {}
+    counts: Counter[Pair] = Counter()
+    for sequence in tokens:
+        counts.update(_pairs(sequence))
+    while counts and len(grams) < merges:
+        pair, count = max(counts.items(), key=lambda item: (item[1], -len(item[0][0] + item[0][1]), item[0]))
+        if count < 2:
+            break
+        grams[pair[0] + pair[1]] = _merge(tokens, pair, counts)
+    return grams
+
+
+def typical(grams: dict[Gram, list[Occurrence]]) -> dict[Gram, list[Occurrence]]:
+    """Return the n-grams that are long enough to be typical."""
+    return {gram: places for gram, places in grams.items() if len(gram) >= MIN_LENGTH}
+
+
+def _pairs(tokens: Sequence[Token]) -> Counter[Pair]:
+    pairs = ((a[0], b[0]) for a, b in pairwise(tokens))
+    return Counter(pair for pair in pairs if len(pair[0]) + len(pair[1]) <= MAX_LENGTH)
+
+
+def _merge(sequences: list[list[Token]], pair: Pair, counts: Counter[Pair]) -> list[Occurrence]:
+    """Fold ``pair`` everywhere, keep ``counts`` right, and return the places of the new token."""
+    places = []
+    for number, tokens in enumerate(sequences):
+        if not any(a[0] == pair[0] and b[0] == pair[1] for a, b in pairwise(tokens)):
+            continue
+        counts.subtract(_pairs(tokens))
+        folded = _fold_one(tokens, pair)
+        places += [Occurrence(number, start, end) for gram, start, end in folded if gram == pair[0] + pair[1]]
+        sequences[number] = folded
+        counts.update(_pairs(folded))
+    counts.pop(pair, None)
+    for empty in [key for key, count in counts.items() if count <= 0]:
+        del counts[empty]
+    return places
+
+
+def _fold_one(tokens: Sequence[Token], pair: Pair) -> list[Token]:
+    folded: list[Token] = []
+    for token in tokens:
+        if folded and folded[-1][0] == pair[0] and token[0] == pair[1]:
+            folded[-1] = (pair[0] + pair[1], folded[-1][1], token[2])
+        else:
+            folded.append(token)
+    return folded
 
 
 def typical_windows(corpus: Corpus, merges: int = MAX_MERGES) -> list[Window]:
@@ -176,8 +246,8 @@ def matching(graphs: Sequence[Graph], sequences: Collection[Ops], limit: int = 3
                         yield match
 
 
-def kernel_count(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> int:
-    """Return the number of kernels (extern calls included) after fusion. Raises any exception of the lowering."""
+def _kernel_count(piece: GraphPiece) -> int | None:
+    """Return the number of kernels (extern calls included) after fusion, or None if an operator has no lowering."""
     from torch._inductor.debug import DebugContext
     from torch._inductor.decomposition import select_decomp_table
     from torch._inductor.graph import GraphLowering
@@ -187,13 +257,16 @@ def kernel_count(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> int:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     mode = FakeTensorMode()
-    with mode, torch.no_grad():
-        values = [torch.empty(s.shape, dtype=getattr(torch, s.dtype)) for s in inputs]
-        lowered = make_fx(module, decomposition_table=select_decomp_table(), tracing_mode="real")(*values)
-        graph: Any = GraphLowering(lowered, example_inputs=values)
-        with V.set_graph_handler(graph), V.set_fake_mode(mode), V.set_debug_handler(DebugContext()):
-            graph.run(*values)
-            scheduler: Any = Scheduler(graph.operations)
+    try:
+        with mode, torch.no_grad():
+            values = [torch.empty(s.shape, dtype=getattr(torch, s.dtype)) for s in piece.inputs]
+            lowered = make_fx(piece.module, decomposition_table=select_decomp_table(), tracing_mode="real")(*values)
+            graph: Any = GraphLowering(lowered, example_inputs=values)
+            with V.set_graph_handler(graph), V.set_fake_mode(mode), V.set_debug_handler(DebugContext()):
+                graph.run(*values)
+                scheduler: Any = Scheduler(graph.operations)
+    except Exception:  # not every operator has a lowering on fake inputs
+        return None
     return sum(not isinstance(node, NopKernelSchedulerNode) for node in scheduler.nodes)
 
 
@@ -209,7 +282,7 @@ def fusible_runs(run: Sequence[fx.Node], values: dict[str, TensorSpec]) -> list[
         count: int | None = None
         while end < len(run):
             piece = cut(run[start : end + 1], values)
-            wider = None if piece is None else _count(piece)
+            wider = None if piece is None else _kernel_count(piece)
             if wider is not None and count is not None and wider > max(count, 1):
                 break
             end, count = end + 1, wider if wider is not None else count
@@ -218,10 +291,3 @@ def fusible_runs(run: Sequence[fx.Node], values: dict[str, TensorSpec]) -> list[
             ranges.append((start, last))
         start = max(last, start + 1)
     return ranges
-
-
-def _count(piece: GraphPiece) -> int | None:
-    try:
-        return kernel_count(piece.module, piece.inputs)
-    except Exception:  # not every operator has a lowering on fake inputs
-        return None

@@ -1,10 +1,16 @@
-"""The printer for C++: nests of loops as one function on the registers of passbench.h."""
+"""The printer for C++: nests of loops as one function on the registers of passbench.h.
+
+What a nest reads or writes across its registers goes through tiles. A gather takes one instruction or more for each
+element, and a cache line for each lane. Where another loop runs along the memory, a square of registers is read by
+lines and transposed: figures are in benchmarks/LOG.md.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -16,14 +22,15 @@ from pytest_passbench.fusion.ir import (
     Kind,
     Nest,
     Store,
+    accesses,
     below,
     c_type,
+    crosses,
     place_text,
     size_text,
     times_text,
 )
 from pytest_passbench.fusion.prelude import PARTS
-from pytest_passbench.fusion.tiles import crosses, turned
 from pytest_passbench.fusion.triton_text import HELPERS
 
 LONGEST_ROW = 1 << 15
@@ -315,3 +322,16 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 def _block(lines: Sequence[str]) -> list[str]:
     return ["{", *_indented(lines), "}"]
+
+
+def turned(nest: Nest) -> Nest:
+    """Return a nest without reductions with the loop inside along which most tiles can lie, if there is one."""
+    if nest.vertical or any(x.reduces or x.text == "running" for x in below(nest.stores)):
+        return nest
+    places = accesses(nest.stores)
+    tiles = {d: sum(crosses(access, nest.sizes, nest.lane, d) for access in places) for d in nest.rows}
+    along = max(tiles, key=lambda d: tiles[d], default=None)
+    if along is None or not tiles[along]:
+        return nest
+    rows = (*(d for d in nest.rows if d != along), nest.lane)
+    return replace(nest, rows=rows, sweep=(along,), swept=frozenset({along}), vertical=True)

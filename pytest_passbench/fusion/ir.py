@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -130,8 +130,8 @@ Index: TypeAlias = tuple[Affine, ...]
 class Loops:
     """A domain: its sizes, and the dimensions that reductions run over.
 
-    ``parts`` has, for each loop, the dimension of tensors that it is a part of, and its step there. None: it is of no
-    dimension, as a window's. Without ``parts`` each loop is a dimension.
+    ``parts`` has, for each loop, the dimension of tensors that it is a part of, and its step there. None for a loop
+    over no dimension of a tensor, such as that over a pool's window. Without ``parts`` each loop is a dimension.
     """
 
     sizes: tuple[int, ...]
@@ -203,7 +203,7 @@ def number_text(number: float) -> str:
 def size_text(size: int, outside: bool = False) -> str:
     """Return a size, a step or an offset in C++ text: a mark that the printer makes a parameter or a literal of.
 
-    ``outside``: it is how often the rows run, which is no literal however small.
+    ``outside``: the turns of an outer loop, which are a parameter however small.
     """
     return f"@{size}!@" if outside else f"@{size}@"
 
@@ -262,3 +262,11 @@ def below(stores: tuple[Store, ...]) -> list[Expression]:
 def accesses(stores: tuple[Store, ...]) -> list[Access]:
     """Return what stores write, and then what they read."""
     return [*(store.access for store in stores), *(x.access for x in below(stores) if x.access)]
+
+
+def crosses(access: Access, sizes: Sequence[int], lane: int, along: int) -> bool:
+    """Return True for floats apart along ``lane``, and next to each other along a loop that fills a register."""
+    if access.buffer is None or access.strides or kind_of(access.buffer.dtype) != Kind.REAL:
+        return False
+    steps = access.at.steps
+    return int(sizes[along]) >= REGISTER and bool(steps[along] == 1) and steps[lane] not in (0, 1)

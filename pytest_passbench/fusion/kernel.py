@@ -1,16 +1,20 @@
-"""A computation as one fused kernel: its C++ text, what it is called with, and its launch."""
+"""A computation as one fused kernel: a C++ function from nests of loops, what it is called with, and its launch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import torch
 
-from pytest_passbench.fusion.function import source
-from pytest_passbench.fusion.ir import Buffer, Trace
+from pytest_passbench.fusion.columns import Size, SizedNumber
+from pytest_passbench.fusion.columns import size as size_of
+from pytest_passbench.fusion.cpp import RESERVED, Printer
+from pytest_passbench.fusion.ir import Buffer, Nest, Trace, below, c_type
+from pytest_passbench.fusion.prelude import prelude
 from pytest_passbench.fusion.schedule import schedule
 from pytest_passbench.fusion.trace import trace
 from pytest_passbench.kernels import cpp
@@ -18,6 +22,9 @@ from pytest_passbench.plans.values import tensors_in
 
 FLAGS = ("-ffp-contract=off",)
 """The compiler's flags: a fused multiplication is written where eager has one."""
+LITERAL = 8
+"""The greatest size that the text has as a literal: what is so short is unrolled."""
+WIDTH = 110
 
 
 @dataclass(frozen=True)
@@ -74,3 +81,97 @@ def kernel(
     recorded = trace(function, inputs, overwrite)
     printed = source(name, schedule(recorded))
     return Kernel(printed.text, name, printed.buffers, printed.sizes, recorded)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A C++ ``function``. Its parameters point to ``buffers``; then come ``sizes``, and further ``numbers``.
+
+    A template is a function ``NAME_loop`` of the type T; another function of its name takes a ``pb::dtype`` last.
+    """
+
+    function: str
+    buffers: tuple[Buffer, ...]
+    sizes: tuple[int, ...]
+    numbers: tuple[SizedNumber, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The function behind all that it needs, to be compiled."""
+        return f"{prelude(self.function)}\n{self.function}"
+
+
+def source(name: str, nests: Sequence[Nest], generic: torch.dtype | None = None) -> Source:
+    """Return the C++ text of a function that runs nests. Nests that differ in sizes alone have the same text."""
+    written = {store.access.buffer for nest in nests for store in nest.stores}
+    read = {x.access.buffer for nest in nests for x in below(nest.stores) if x.access}
+    buffers = sorted((buffer for buffer in written | read if buffer), key=lambda buffer: buffer.number)
+    names = pointers(buffers)
+    lines = [line for nest in nests for line in Printer(nest, names, generic).text()]
+    if len(nests) == 1:  # a block of its own is there for nests that others follow
+        lines = [line.removeprefix("  ") for line in lines[1:-1]]
+    body, sizes = with_sizes("\n".join(f"  {line}" for line in lines))
+    body, numbers = with_numbers(body)
+    kinds = {**{f"n{k}": "int64_t" for k in range(len(sizes))}, **{f"c{k}": "double" for k in range(len(numbers))}}
+    types = {b: f"{'' if b in written else 'const '}{c_type(b.dtype, generic)}*" for b in buffers}
+    scalars = [f"{kind} {scalar}" for scalar, kind in kinds.items()]
+    parameters = [*(f"{types[b]} {names[b]}" for b in buffers), *scalars]
+    if generic is None:
+        text = _function(f'extern "C" void {name}', parameters, body)
+    else:
+        outer = [f"{'pb::out' if b in written else 'pb::in'} {names[b]}" if b.dtype == generic else parameter
+                 for b, parameter in zip(buffers, parameters, strict=False)]  # fmt: skip
+        call = wrapped(f"    {name}_loop<decltype(t)>(", [*names.values(), *kinds], ");")
+        dispatch = f"  pb::dispatch(dtype, [&](auto t) {{\n{call}\n  }});"
+        text = _function(f"template <class T> void {name}_loop", parameters, body)
+        text += _function(f'extern "C" void {name}', [*outer, *scalars, "pb::dtype dtype"], dispatch)
+    return Source(text, tuple(buffers), sizes, numbers)
+
+
+def _function(head: str, parameters: Sequence[str], body: str) -> str:
+    return f"{wrapped(f'{head}(', parameters, ') {')}\n{body}\n}}\n"
+
+
+def wrapped(head: str, items: Iterable[str], tail: str, width: int = WIDTH) -> str:
+    """Return a list of parameters or operands on as many lines of at most ``width`` characters as it needs."""
+    texts, lines = list(items), [head]
+    for place, item in enumerate(texts):
+        text = item + (tail if place == len(texts) - 1 else ", ")
+        if len(lines[-1] + text.rstrip()) > width:
+            lines[-1] = lines[-1].rstrip()
+            lines.append("    ")
+        lines[-1] += text
+    return "\n".join(lines) if texts else head + tail
+
+
+def pointers(buffers: Sequence[Buffer]) -> dict[Buffer, str]:
+    """Return the names of pointers: those of the graph's values where there are some, each once."""
+    result: dict[Buffer, str] = {}
+    for b in buffers:
+        reserved = {*result.values(), *RESERVED}
+        plain = f"{'in' if b.argument is not None else 'out'}_{b.number}"
+        name = f"{b.name}_out" if b.name and b.argument is None else b.name
+        result[b] = name if name and name not in reserved else plain
+    return result
+
+
+def with_sizes(text: str) -> tuple[str, tuple[int, ...]]:
+    """Return a text with parameters n0, n1, ... in place of sizes, and the sizes. Small ones become literals."""
+    sizes: dict[int, str] = {}
+
+    def name(mark: re.Match[str]) -> str:
+        size = size_of(list(map(int, mark[1].split("|"))))
+        literal = not isinstance(size, Size) and abs(size) <= LITERAL and not mark[2]
+        return mark[1] if literal else sizes.setdefault(size, f"n{len(sizes)}")
+
+    return re.sub(r"@(-?\d+(?:\|-?\d+)*)(!?)@", name, text), tuple(sizes)
+
+
+def with_numbers(text: str) -> tuple[str, tuple[SizedNumber, ...]]:
+    """Return a text with parameters c0, c1, ... in place of numbers that differ, and the numbers."""
+    names: dict[SizedNumber, str] = {}
+
+    def name(mark: re.Match[str]) -> str:
+        return names.setdefault(SizedNumber(list(map(float, mark[1].split("|")))), f"c{len(names)}")
+
+    return re.sub(r"#([-+.\w]+(?:\|[-+.\w]+)+)#", name, text), tuple(names)

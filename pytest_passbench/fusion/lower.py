@@ -79,8 +79,8 @@ Element: TypeAlias = "Callable[[Lowering, Call, Index], Expression]"
 class Rule:
     """A rule for an operator: the expression of an element of its result.
 
-    ``loops`` gives the domain of an operator that reduces. ``exact``: the result is one of the operands, as its dtype
-    has it, or a number of its dtype. Neither needs rounding.
+    ``loops`` gives the domain of an operator that reduces. ``exact``: each element is an operand's element
+    or a constant that the result's dtype can hold, so nothing is rounded.
     """
 
     element: Element

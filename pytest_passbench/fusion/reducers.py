@@ -22,8 +22,8 @@ template <class V> struct Sum {
 };
 """,
     "Cascade": """\
-// Adds registers in the order of torch.sum for up to 65,536 rows: 16 at a time, then 16 of those, and so on. It
-// adds the columns beyond a multiple of 32 otherwise.
+// Adds registers in the order of torch.sum for up to 65,536 rows: 16 at a time, then 16 of those, and so on.
+// torch.sum itself adds the columns beyond a multiple of 32 in another order.
 template <class V> struct Cascade {
   V sums[4] = {};
   int64_t count = 0;
@@ -196,7 +196,8 @@ template <class V> struct Running {  // the sum so far: of each lane, or along t
 """,
     "Greatest": """\
 template <class V> struct Greatest {
-  V all = V{} + INT64_MIN;
+  using E = decltype(V{}[0] + 0);
+  V all = V{} + E(std::is_integral_v<E> ? double(INT64_MIN) : -__builtin_inf());
   void add(V x) { all = greater(x, all); }
   void add(V x, All) { add(x); }
   void add(V x, int64_t lanes) { add(part(x, lanes, all)); }

@@ -18,13 +18,21 @@ from torch.utils import _pytree as pytree
 from pytest_passbench.fusion.elements import UNARY
 from pytest_passbench.fusion.ir import Unsupported, Value
 from pytest_passbench.fusion.kernel import kernel
-from pytest_passbench.fusion.roundings import PRODUCTS
 from pytest_passbench.fusion.schedule import schedule
 from pytest_passbench.fusion.trace import trace
 from pytest_passbench.plans.launch import MAX_ARGUMENTS, MAX_SOURCE_CHARACTERS
 from pytest_passbench.plans.values import storage_of, tensors_in
 from pytest_passbench.suite.opnames import op_name
 
+PRODUCTS = frozenset({
+    "linear", "bilinear", "matmul", "mm", "mv", "bmm", "addmm", "addmv", "addbmm", "baddbmm", "einsum", "tensordot",
+    "scaled_dot_product_attention", "multi_head_attention_forward", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
+    "conv_transpose2d", "conv_transpose3d", "convolution", "cdist",
+})  # fmt: skip
+"""The operators that stay eager's, as :mod:`pytest_passbench.suite.opnames` calls them.
+
+On meta tensors most would import torch's compiler, which takes seconds.
+"""
 LANE_BY_LANE = frozenset(name for name, text in UNARY.items() if text.startswith("each("))
 """Operators that a fused kernel computes one element at a time, while eager's kernels use vector registers."""
 LANE_BY_LANE_COST = 8

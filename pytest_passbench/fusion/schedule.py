@@ -24,11 +24,11 @@ from pytest_passbench.fusion.ir import (
     Value,
     accesses,
     below,
+    crosses,
 )
 from pytest_passbench.fusion.lower import Lowering, Needed, Rule, address, to_be_stored
 from pytest_passbench.fusion.pieces import RULES as PIECES
 from pytest_passbench.fusion.pieces import Piece, cut, joined_element, whole
-from pytest_passbench.fusion.tiles import crosses
 
 RULES = {
     **elements.RULES, **reductions.RULES, **lookups.RULES, **windows.RULES,
@@ -71,7 +71,7 @@ def schedule(trace: Trace) -> list[Nest]:
 
 
 class _Unfit(Exception):
-    """A piece cannot be computed before a buffer is stored, or not in loops with others."""
+    """A piece that cannot be computed until a buffer is stored, or that needs loops of its own."""
 
     def __init__(self, buffer: Buffer, piece: Piece) -> None:
         super().__init__(buffer, piece)

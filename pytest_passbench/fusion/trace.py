@@ -161,7 +161,7 @@ def trace(
     except Unsupported:
         raise
     except RuntimeError as error:
-        raise Unsupported(f"it does not run on meta tensors: {error}") from None
+        raise Unsupported(f"a computation that does not run on meta tensors: {error}") from None
     single = isinstance(result, torch.Tensor)
     results = [result] if single else list(result)
     if not all(isinstance(tensor, torch.Tensor) for tensor in results):

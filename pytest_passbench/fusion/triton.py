@@ -11,7 +11,6 @@ import torch
 
 from pytest_passbench.fusion.columns import SizedNumber
 from pytest_passbench.fusion.cpp import registers
-from pytest_passbench.fusion.function import pointers, with_numbers, with_sizes, wrapped
 from pytest_passbench.fusion.ir import (
     Access,
     Buffer,
@@ -25,11 +24,12 @@ from pytest_passbench.fusion.ir import (
     place_text,
     size_text,
 )
+from pytest_passbench.fusion.kernel import pointers, with_numbers, with_sizes, wrapped
 from pytest_passbench.fusion.triton_text import in_triton
 
 WIDEST = 1 << 14
 """The elements of a row that a program holds as one block. A longer row is read in blocks, once for each sweep."""
-FIRST = {Kind.REAL: ("0.0", 'float("-inf")'), Kind.DOUBLE: ("0.0", ""), Kind.WHOLE: ("0", "-(2**63)")}
+FIRST = {Kind.REAL: ("0.0", 'float("-inf")'), Kind.DOUBLE: ("0.0", 'float("-inf")'), Kind.WHOLE: ("0", "-(2**63)")}
 """What a sum and the greatest element begin with."""
 HEAD = "import triton\nimport triton.language as tl\n"
 
@@ -171,7 +171,7 @@ class _TritonPrinter:
     def _joined(self, x: Expression, terms: str) -> str:
         """Return what a block of terms is reduced to along its rows."""
         if x.text == "greatest":
-            return f"tl.max({terms}, 1, keep_dims=True)"
+            return f"tl.max({terms}, 1, keep_dims=True)" if x.kind == Kind.WHOLE else f"greatest({terms})"
         size = f" / {_product(self.nest.sizes[d] for d in self.inner)}" if x.text.startswith("mean ") else ""
         return f"tl.sum({terms}, 1, keep_dims=True){size}"
 

@@ -55,6 +55,13 @@ def lesser(a, b):
     """The lesser of two numbers: NaN, if one of them is."""
     return tl.where((a != a) | (a < b), a, b)
 ''',
+    "greatest": '''\
+@triton.jit
+def greatest(x):
+    """The greatest element of each row: NaN, if there is one, which `tl.max` leaves out."""
+    nans = tl.sum((x != x).to(tl.int32), 1, keep_dims=True)
+    return tl.where(nans > 0, float("nan"), tl.max(x, 1, keep_dims=True))
+''',
     "fused": '''\
 @triton.jit
 def fused(a, b, c):

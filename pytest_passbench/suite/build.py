@@ -279,14 +279,10 @@ class _GraphBuilder(ast.NodeVisitor):
             return self.call(torch._check, self.call(operator.ge, args[0], 0))
         if problem := constants.fault(dotted.rpartition(".")[2], args):
             self.fail(problem, node, "write the value out")
-        if self.is_literal(dotted, args):
+        is_constructor = dotted in constants.CONSTRUCTORS and not self.is_node(*args)
+        if dotted in constants.CONTAINERS or is_constructor:  # a value out of literals, which needs no node
             return self.placed(lambda name: constants.construct(name, args), dotted, node)
         return self.call(self.placed(allowlist.resolve, dotted, node), *args, **self.on_device(kwargs))
-
-    def is_literal(self, dotted: str, args: list[Any]) -> bool:
-        """Return True if a call makes a value out of literals, so that the graph needs no node for it."""
-        constructors, containers = constants.CONSTRUCTORS, constants.CONTAINERS
-        return dotted in containers or (dotted in constructors and not self.is_node(*args))
 
     def call_getattr(self, node: ast.Call, args: list[Any]) -> Any:
         if len(args) != 2 or not self.is_node(args[0]) or args[1] not in allowlist.ATTRIBUTES:

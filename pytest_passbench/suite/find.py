@@ -186,9 +186,10 @@ def no_such_task(name: str, ids: Iterable[str], where: Path | None = None) -> Us
 
 
 def check_value(what: str, value: str, values: Collection[str]) -> None:
-    """Raise UserError if a property of tasks (``what``: "operator") has a value that is not ``known`` of any.
+    """Raise UserError if no task has this value of a property (``what``: "operator").
 
-    The remedy is the most similar value. If none is similar, it is all values, or the command that shows them.
+    ``values`` are those that tasks have. The remedy is the most similar value. If none is similar, it is all values,
+    or the command that shows them.
     """
     if value in values:
         return

@@ -9,6 +9,9 @@ import torch
 from pytest_passbench.core.task import Subgraph, TensorSpec
 from pytest_passbench.suite.limits import check_memory
 
+MAX_BOUND = 2**63 - 1
+"""The greatest number that torch.randint takes for a bound. What it draws is below."""
+
 
 def example_inputs(subgraph: Subgraph, seed: int = 0) -> list[torch.Tensor]:
     """Return a tensor per input, of its shape and dtype, in the CPU's memory; the same for the same seed.
@@ -34,7 +37,8 @@ def _tensor(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
         return torch.randint(0, 2, spec.shape, generator=generator).to(torch.bool)
     if not dtype.is_floating_point and not dtype.is_complex:
         low, high = int(_finite(spec.min, 0.0)), int(_finite(spec.max, 1.0))
-        return torch.randint(low, max(low, high) + 1, spec.shape, generator=generator).to(dtype)
+        low, high = min(low, MAX_BOUND - 1), min(max(low, high) + 1, MAX_BOUND)
+        return torch.randint(low, high, spec.shape, generator=generator).to(dtype)
     # Values are drawn in single precision, so that all dtypes of a graph get the same ones up to rounding.
     single = torch.complex64 if dtype.is_complex else torch.float32
     wide = dtype if dtype in (torch.float64, torch.complex128) else single

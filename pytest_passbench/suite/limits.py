@@ -66,7 +66,7 @@ def check_memory(subgraph: Subgraph, where: Path | None = None) -> None:
 
 @contextmanager
 def limited_memory() -> Iterator[None]:
-    """Let this process take at most half of the machine's memory more address space than it has taken already.
+    """Limit this process's address space to what it takes now and half of the machine's memory.
 
     A graph that is run for its shapes may ask for any amount: torch then raises, and the process is not killed.
     """

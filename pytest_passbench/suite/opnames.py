@@ -177,7 +177,8 @@ def is_random(node: torch.fx.Node) -> bool:
     if name == "scaled_dot_product_attention":
         return bool(_argument(node, 4, "dropout_p", 0.0) != 0.0)
     if name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
-        return len(node.args) > 6 and node.args[5] != 0.0 and node.args[6] is not False
+        place = 5 if len(node.args) > 3 and isinstance(node.args[3], bool) else 6  # packed ones have sizes too
+        return len(node.args) > place + 1 and node.args[place] != 0.0 and node.args[place + 1] is not False
     return ("dropout" in name or name == "rrelu") and _is_training(node, name)
 
 

@@ -16,7 +16,6 @@ from pytest_passbench.suite import find
 
 MIN_TASKS = 100
 """The number of tasks for each process by default: with fewer, it starts for longer than it checks."""
-_CHUNK = 8  # tasks that a process is handed at a time
 
 Member = tuple[Path, find.Kind]
 Item = TypeVar("Item")
@@ -28,18 +27,10 @@ def default_processes(tasks: int) -> int:
     return max(1, min(len(os.sched_getaffinity(0)), tasks // MIN_TASKS))
 
 
-def checked(members: Sequence[Member], processes: int) -> Iterator[list[UserError]]:
-    """Yield the problems of each task, in order. The others are checked even if one cannot be read.
-
-    ``processes`` tasks are checked at a time. Raises UserError if a process ends by itself.
-    """
-    yield from in_order(problems_of, members, processes, "pytest_passbench.suite.validate", chunk=_CHUNK)
-
-
 def in_order(
     work: Callable[[Item], Result], items: Sequence[Item], processes: int, needs: str, chunk: int = 1
 ) -> Iterator[Result]:
-    """Yield the result of each item, in order. ``processes`` items are worked on at a time.
+    """Yield the result of each item, in order. ``processes`` items are worked on at a time, each handed ``chunk``.
 
     ``needs`` is the module that the work takes longest to import. Raises UserError if a process ends by itself.
     """
@@ -59,7 +50,7 @@ def in_order(
 
 
 def problems_of(member: Member) -> list[UserError]:
-    """Return the problems of the task at a path of a kind."""
+    """Return the problems of the task at a path of a kind. That it cannot be read is one."""
     from pytest_passbench.suite.validate import problems
 
     try:

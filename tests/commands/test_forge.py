@@ -262,7 +262,7 @@ def test_a_wrong_input_spec_is_named_with_a_right_one(
     ("name", "arguments", "said"),
     [
         ("Nothing", [X], "has no 'Nothing' (it has Block, Squared, "),
-        ("", [X], "names no"),
+        ("", [X], "mine.py: names no class (write mine.py:NAME"),
         ("Block", [], "does not define the model's inputs (give an --input per argument"),
         ("torch", [X], "gives a module, not a torch.nn.Module"),
         ("Wants", [X], "cannot be made without arguments: missing a required argument: 'width'"),
@@ -270,7 +270,7 @@ def test_a_wrong_input_spec_is_named_with_a_right_one(
         ("Block", [X, "--size=x"], "--size: 'x' is not a size"),
         ("Block", [X, "--out=mine.py"], "--out: mine.py is no folder"),
         ("Block", [X, "--input=y=float b n"], "'float b n 64' has no name, and others have one"),
-        ("Block", [X], "forward(x, y) does not take 1 inputs: missing a required argument: 'y'"),
+        ("Block", [X], "forward(x, y) does not take 1 input: missing a required argument: 'y'"),
         ("Squared", ["--input=float b n 65"], "forward fails on float32 [1, 224, 65]: RuntimeError: "),
         ("Mapping", [X], "a dict or a list needs example_inputs() in the file"),
         ("Opaque", [X], "torch.compile cannot capture it: RuntimeError: "),

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -413,23 +412,4 @@ def test_the_first_architecture_has_a_shared_text_even_if_it_is_captured_last(fo
     assert files(tmp_path) != files(folder)
     (tmp_path / "set" / "captures" / "own__gelu.failed").unlink()
     assert main(build(tmp_path)) == 0
-    assert files(tmp_path) == files(folder)
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.filterwarnings("ignore")
-def test_a_cluster_builds_the_same_and_outlives_a_node(folder, tmp_path):
-    ray = pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    other = cluster.add_node(num_cpus=1)
-    killer = threading.Timer(4.0, cluster.remove_node, (other,), {"allow_graceful": False})
-    try:
-        killer.start()
-        assert main(build(tmp_path, f"--ray={cluster.address}")) == 0
-    finally:
-        killer.cancel()
-        ray.shutdown()
-        cluster.shutdown()
     assert files(tmp_path) == files(folder)

@@ -16,7 +16,11 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.first_pass import write as first_pass
+from pytest_passbench.first_pass.branch import Lengths
 from pytest_passbench.first_pass.write import Draft, draft, write
+from pytest_passbench.fusion import Unsupported
+from pytest_passbench.fusion.columns import size
+from pytest_passbench.fusion.ir import Buffer
 from pytest_passbench.judge.trusted import TrustedSession
 from pytest_passbench.suite import find
 from pytest_passbench.suite.taskfile import read_task
@@ -184,6 +188,13 @@ def test_a_wrapper_of_several_ranks_asks_for_the_rank_before_it_reads_a_size(ben
     drafted = draft(dataclasses.replace(tasks[0], subgraphs=tuple(subgraphs)))
     for task in tasks:
         assert judged(task, drafted, tmp_path / task.id) == []
+
+
+@pytest.mark.parametrize(("length", "goal"), [((3, 0), (6, 5)), ((5, 6), (0, 3))])
+def test_a_size_of_zero_has_no_ratio_to_another(length: tuple[int, int], goal: tuple[int, int]):
+    lengths = Lengths({Buffer(0, torch.float32, (size(length),), (1,)): "x"}, {}, 2, [])
+    with pytest.raises(Unsupported, match="a size that is not one of the arguments'"):
+        lengths.length(size(goal))
 
 
 def test_a_result_that_is_expanded_in_some_subgraphs_has_one_place_in_others(bench, tmp_path):

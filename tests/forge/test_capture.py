@@ -25,7 +25,7 @@ from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.find import discover
 from pytest_passbench.suite.instantiate import example_inputs
 from pytest_passbench.suite.limits import MAX_STATEMENTS
-from pytest_passbench.suite.taskfile import read_task
+from pytest_passbench.suite.taskfile import read_task, write_task
 
 
 class Net(nn.Module):
@@ -188,7 +188,8 @@ class Mapped(nn.Module):
 
 def test_a_level_of_vmap_is_captured_whole(tmp_path: Path) -> None:
     case = ModelCase("own/mapped", "text", Mapped, _inputs, (Variant(3, 8),))
-    (source,) = whole_model(case).task.graphs.values()
+    task, _ = whole_model(case)
+    (source,) = task.graphs.values()
     (x,) = _inputs(Mapped(), case.variants[0])
     assert torch.equal(build_graph(source, "test")(x)[0], Mapped()(x))
     assert source.count("_vmap_increment_nesting") == 1
@@ -199,6 +200,13 @@ def test_a_level_of_vmap_is_captured_whole(tmp_path: Path) -> None:
     assert list(windows.matching(graphs, {("relu", "mul")})) == []  # their values are batched
     windows.fusible(graphs)
     assert open_levels() == 0
+
+
+def test_a_whole_model_is_a_task_whatever_letters_its_file_has(tmp_path: Path) -> None:
+    task, _ = whole_model(ModelCase("modèle/net", "text", Net, _inputs, (Variant(1, 8),)))
+    path = tmp_path / f"{task.id}.task.yaml"
+    write_task(task, path)
+    assert read_task(path).graphs == task.graphs
 
 
 def test_fusible_runs_end_where_a_kernel_more_is_needed(graphs: list[Graph]) -> None:

@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
-from pytest_passbench.forge.curate import choose
+from pytest_passbench.forge.curate import choose, curated, repaired
 from pytest_passbench.forge.input_records import widen
 from pytest_passbench.forge.instances import Instance
 from pytest_passbench.forge.probe import NEVER, Probe, least, null_from
-from pytest_passbench.forge.repair import curated, repaired
 from pytest_passbench.forge.rules import complaints
 from pytest_passbench.forge.suite_check import check, sample
 from pytest_passbench.suite.find import discover
@@ -376,6 +375,7 @@ def test_null_answers_are_found_where_they_pass() -> None:
     assert null_from([large], [large]) == -10  # a copy of an input is the answer
     assert null_from([torch.tensor([1, 7])], []) == NEVER
     assert null_from([small, large], []) == 0  # every output must pass
+    assert null_from([torch.tensor(3.0)], []) == 0  # the mean of one number is the answer itself
 
 
 def test_the_least_t_at_which_an_answer_passes() -> None:

@@ -7,9 +7,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_passbench.forge.ngrams import MAX_LENGTH, fold, typical
 from pytest_passbench.forge.sequence_choice import LENGTHS, candidates, select
-from pytest_passbench.forge.windows import Window
+from pytest_passbench.forge.windows import MAX_LENGTH, Window, fold, typical
 
 SEQUENCES = st.lists(st.lists(st.sampled_from("abc"), max_size=30), max_size=5)
 

@@ -34,6 +34,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "limits": lambda x, y: (x.clamp(-0.5, 0.5), torch.maximum(x, y), F.relu(x), F.hardswish(x), F.hardtanh(x)),
     "moved": lambda x, y: ((x + 1).transpose(0, 1).contiguous(), (x * y).flip(0), torch.cat([x, y.expand(x.shape)])),
     "sums": lambda x, y: (x.sum(-1), x.mean(0, keepdim=True), x.float().sum(), x.amax(-1), (x * y).amin(0)),
+    "extremes of doubles, and of rows with NaN": lambda x, y: (
+        (x.double() * 1e20).amax(-1),
+        x.double().amin(0),
+        torch.where(x > 1, math.nan, x).amax(-1),
+        torch.where(x > 1, math.nan, x).amin(-1),
+    ),
     "places of the greatest": lambda x, y: (x.argmax(-1), (x + y).argmin(0), (x > 1).int().argmax(-1)),
     "norm of what lies apart": lambda x, y: F.layer_norm(x.transpose(0, 1), (x.shape[0],)).transpose(0, 1),
     "softmax": lambda x, y: (x + y).softmax(-1),

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from pytest_passbench.core.ladder import T_STRICT, tolerances
+from pytest_passbench.first_pass.parts import IN_ORDER
 from pytest_passbench.fusion import Unsupported, kernel
 from pytest_passbench.fusion.columns import Size, columns, joined
-from pytest_passbench.fusion.roundings import IN_ORDER
 from pytest_passbench.fusion.trace import trace
 from pytest_passbench.suite import find
 from pytest_passbench.suite.build import build_graph
@@ -367,6 +367,14 @@ def test_a_row_is_added_in_the_order_of_eager(size: int, dtype: torch.dtype) -> 
 def test_nan_and_infinity_come_through() -> None:
     x = torch.tensor([float("nan"), float("inf"), -float("inf"), -1.0, 2.0]).repeat(5)
     assert_equal(lambda x: (x.relu(), x.clamp(-1, 1), torch.maximum(x, -x), x.amax(), x > 0), [x], exact=True)
+
+
+def test_extremes_of_doubles_beyond_whole_numbers() -> None:
+    def extremes(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.amax(-1), x.amin(-1), x.max(), x.min(), x.argmax(-1), x.argmin(-1)
+
+    rows = torch.tensor([-1e20, -1e300, -math.inf, 1e20, math.inf], dtype=torch.float64)
+    assert_equal(extremes, [rows[:, None].repeat(1, 19)], exact=True)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

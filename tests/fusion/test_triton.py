@@ -15,7 +15,7 @@ from pytest_passbench.fusion.schedule import schedule
 from pytest_passbench.fusion.trace import trace
 from pytest_passbench.fusion.triton import triton_kernels
 
-QUICK = ("elementwise, with a broadcast", "softmax", "norms")
+QUICK = ("elementwise, with a broadcast", "softmax", "norms", "extremes of doubles, and of rows with NaN")
 
 
 @pytest.mark.parametrize("names", [QUICK, pytest.param((), marks=pytest.mark.slow)], ids=["quick", "all"])

@@ -190,6 +190,12 @@ def test_example_inputs_replay_the_record():
     assert not torch.equal(example_inputs(specs, seed=2)[0], a)
 
 
+@pytest.mark.parametrize("least", [0, -(2**63), 2**63 - 1])
+def test_a_recorded_integer_may_be_the_greatest_that_there_is(least):
+    (values,) = example_inputs(subgraph(TensorSpec("x", (100,), "int64", min=float(least), max=float(2**63 - 1))))
+    assert values.unique().numel() > 90 or least > 0
+
+
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
 def test_every_dtype_has_example_inputs(dtype):

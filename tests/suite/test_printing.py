@@ -65,6 +65,10 @@ def test_operator_names(made, name):
         (node(F.rrelu, None), False),
         (node(F.scaled_dot_product_attention, None, None, None, dropout_p=0.1), True),
         (node(F.scaled_dot_product_attention, None, None, None), False),
+        (node(torch._VF.lstm, None, None, [], True, 2, 0.1, True, False, True), True),
+        (node(torch._VF.lstm, None, None, [], True, 2, 0.1, False, False, True), False),
+        (node(torch._VF.lstm, None, None, None, [], True, 1, 0.0, False, False), False),
+        (node(torch._VF.gru, None, None, None, [], True, 2, 0.1, True, False), True),
         (node(torch.add, None, 1), False),
     ],
 )

@@ -92,17 +92,8 @@ def build(row: ModelSpec) -> torch.nn.Module:
     return build_row(row)
 
 
-class InterpolationMode(enum.Enum):
-    """The names of torchvision's interpolation modes, which are keys of timm's tables."""
-
-    NEAREST = "nearest"
-    BILINEAR = "bilinear"
-    BICUBIC = "bicubic"
-    BOX = "box"
-    HAMMING = "hamming"
-    LANCZOS = "lanczos"
-
-
+InterpolationMode = enum.Enum("InterpolationMode", "NEAREST BILINEAR BICUBIC BOX HAMMING LANCZOS")
+"""The names of torchvision's interpolation modes, which are keys of timm's tables."""
 CLASSES = {
     "torchvision": (),
     "torchvision.transforms": ("ToTensor", "PILToTensor", "CenterCrop", "Compose"),

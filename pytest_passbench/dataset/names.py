@@ -1,6 +1,0 @@
-"""The names of the data set's splits and kinds of graphs."""
-
-TRAIN, VALIDATION, TEST = SPLITS = ("train", "validation", "test")
-KINDS = ("whole", "fusible", "anchored", "typical", "single")
-"""How a graph was cut from a model: all of it; a run that fuses into no more kernels than its first operator; a run
-about a heavy operator; a frequent sequence of operators; one operator."""
