@@ -30,9 +30,9 @@ from pytest_passbench.plans.regions import graph_module
 from pytest_passbench.protocol import ProtocolError, receive, send, to_the_end
 from pytest_passbench.reader import launches, registrations, tensors
 from pytest_passbench.reader.importing import AnyLoaded, LoadedInductorPass, LoadedPass, LoadedRegionPass, load_passes
-from pytest_passbench.reader.recording import Recording, culprit
+from pytest_passbench.reader.recording import Recording
 from pytest_passbench.reader.regions import regions
-from pytest_passbench.reader.trace import parameters, trace
+from pytest_passbench.reader.trace import parameters, place_in, trace
 from pytest_passbench.rewrite.passes import PassError
 from pytest_passbench.walls import harden, seccomp
 
@@ -179,6 +179,11 @@ def _inside(folder: Path, file: str, line: int) -> tuple[str, int]:
     return (str(Path(file).relative_to(folder)), line) if Path(file).is_relative_to(folder) else ("", 0)
 
 
+def _raised_in(folder: Path, error: BaseException) -> tuple[str, int]:
+    """Return the file (relative to ``folder``) and line that raised ``error``, or an empty file and 0."""
+    return _inside(folder, *place_in(error, lambda path: path.is_relative_to(folder)))
+
+
 def defined(function: Callable[..., Any], folder: Path) -> tuple[str, int]:
     """Return the file (relative to ``folder``) and line at which a function is defined, or an empty file and 0."""
     code = getattr(inspect.unwrap(function), "__code__", None)
@@ -269,12 +274,12 @@ def _answer(order: dict[str, Any], number: int, passes: dict[str, AnyLoaded], fo
             return {"left": str(error)[:MAX_NOTE_CHARACTERS]}
         if isinstance(error, Rejected) and error.layer == "plan":
             wrong_call = error.rule == WRONG_CALL
-            place = defined(_function_before(item), folder) if wrong_call else culprit(folder, error)
+            place = defined(_function_before(item), folder) if wrong_call else _raised_in(folder, error)
             # What a wrapper returns is looked at behind its end, where no frame of its file is left.
             place = place if place[1] else defined(item.wrapper, folder)
             return _refusal(error.rule, error.message, *place)
         if isinstance(error, TypeError) and str(error) == _NOT_SUBSCRIPTABLE:
-            return _refusal("no-kernel", "launches a function without @triton.jit", *culprit(folder, error))
+            return _refusal("no-kernel", "launches a function without @triton.jit", *_raised_in(folder, error))
         return {"raised": explain(error, lambda file: Path(file).is_relative_to(folder))}
 
 

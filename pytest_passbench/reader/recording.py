@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -108,7 +107,7 @@ class Recording(TorchDispatchMode):
                 if address < first:
                     raise plan_refused("outside", "points before the first element of its argument")
                 return Operand(source, index, address - first, Form("uint8", (), ()))
-        raise plan_refused("address", "passes an address of no tensor that it was given or made")
+        raise plan_refused("address", "passes an address that lies in no tensor of this call")
 
     def _place(self, tensor: torch.Tensor) -> tuple[Source, int, int]:
         place = self._places.get(storage_of(tensor))
@@ -119,7 +118,8 @@ class Recording(TorchDispatchMode):
         storage = tensor.untyped_storage()
         table_bytes = sum(table.nbytes for table in self._tables)
         if tensor.device.type != "cpu" or table_bytes + storage.nbytes() > MAX_TABLE_BYTES:
-            raise plan_refused("outside", f"uses a tensor made outside the call ({storage.nbytes()} bytes)")
+            limit = f"all such tensors together may have {MAX_TABLE_BYTES >> 10} KiB, on the CPU"
+            raise plan_refused("outside", f"uses a tensor of {storage.nbytes()} bytes made outside the call; {limit}")
         self._tables.append(ConstantTable(ctypes.string_at(storage.data_ptr(), storage.nbytes()).hex()))
         return self._know(tensor, "table", len(self._tables) - 1, storage.data_ptr())
 
@@ -264,16 +264,3 @@ def _on_meta(args: Any, kwargs: Any) -> bool:
 
 def _kind(value: Any) -> str:
     return "nothing" if value is None else f"a {type(value).__name__}"
-
-
-def culprit(folder: Path, error: BaseException) -> tuple[str, int]:
-    """Return the file (relative to ``folder``) and line of the candidate that raised ``error``.
-
-    The file is empty and the line 0 if no frame is in the folder.
-    """
-    place, inside, step = ("", 0), f"{folder}/", error.__traceback__
-    while step is not None:
-        if step.tb_frame.f_code.co_filename.startswith(inside):
-            place = (step.tb_frame.f_code.co_filename.removeprefix(inside), step.tb_lineno)
-        step = step.tb_next
-    return place

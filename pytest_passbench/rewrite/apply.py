@@ -15,7 +15,7 @@ from pytest_passbench.rewrite.decomposed import decomposed
 from pytest_passbench.rewrite.effects import thread_inplace
 from pytest_passbench.rewrite.match import Match, Search, Target, explain, nearness
 from pytest_passbench.rewrite.meta import call, evaluate, fold_metadata, metadata_nodes, record_values, value_of
-from pytest_passbench.rewrite.operators import added_name, covered_names, is_work, operator_names
+from pytest_passbench.rewrite.operators import added_name, is_work, operator_names
 from pytest_passbench.rewrite.passes import AnyPass, Kernels, Pass, PassError
 from pytest_passbench.rewrite.pattern import Pattern, prepare
 from pytest_passbench.rewrite.regions import replace_regions
@@ -30,16 +30,14 @@ _BROKEN_OFF = "torch.compile breaks the graph off at a torch.vmap level; --passb
 class Rewritten:
     """A graph after its passes.
 
-    ``operators`` are the names of the operators before. ``covered`` are those that a kernel replaces. ``places`` are
-    the matches: the pass's name, and the names of the nodes that it matched, which are variables of the source.
-    ``working`` are the names of the passes with a match that covers work: more than views, casts and dropout in eval
-    mode.
+    ``operators`` are the names of the operators before. ``places`` are the matches: the pass's name, and the names
+    of the nodes that it matched, which are variables of the source. ``working`` are the names of the passes with a
+    match that covers work: more than views, casts and dropout in eval mode.
     """
 
     module: GraphModule
     reports: list[PassReport] = field(default_factory=list)
     operators: list[str] = field(default_factory=list)
-    covered: list[str] = field(default_factory=list)
     places: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     working: set[str] = field(default_factory=set)
 
@@ -47,6 +45,11 @@ class Rewritten:
     def matches(self) -> int:
         """The number of replaced places, over all passes."""
         return sum(report.matches for report in self.reports)
+
+    @property
+    def covered(self) -> list[str]:
+        """The operators that kernels replace, by pass."""
+        return [name for report in self.reports for name in report.operators]
 
 
 def apply_passes(
@@ -100,7 +103,8 @@ def _check_used(item: Pass, match: Match) -> None:
     handed = {str(node.target) for node in item.arguments.placeholders if node.users}
     for node in match.pattern.traced.placeholders:
         if str(node.target) in handed and node not in match.binding:
-            how = "used in dead code of pattern only" if node.users else "not used in pattern"
+            dead = "used only in code that the pattern's result does not depend on"
+            how = dead if node.users else "not used in pattern"
             raise item.misfit(f"argument {node.target} is {how}, so it stands for no value of the graph")
 
 
@@ -127,7 +131,6 @@ def _count(report: PassReport, splice: Splice, result: Rewritten) -> None:
     """Note a match of a pass, which is about to be replaced."""
     report.matches += 1
     report.operators += operator_names(splice.replaced)
-    result.covered += covered_names(splice.target, splice.replaced)
     if any(is_work(splice.target, node) for node in splice.replaced):
         result.working.add(report.name)
     result.places.append((report.name, tuple(node.name for node in splice.nodes)))
@@ -154,10 +157,6 @@ class _MatchSplice(Splice):
         self.item, self.match = item, match
         self.computed: list[str] = []  # the operators that ``replacement_args`` adds to the graph
 
-    def done(self) -> None:
-        """Replace the match."""
-        self.put(self._results)
-
     def _arguments(self) -> tuple[Any, ...]:
         """Return what ``replacement_args`` returns for the match: nodes of the graph and literals."""
         pattern, traced = self.match.pattern, self.item.arguments
@@ -172,7 +171,7 @@ class _MatchSplice(Splice):
                 values[node] = evaluate(node, values, metadata)
             elif node.op in ("call_function", "call_method"):
                 values[node] = self._computed(node, values)
-        return tuple(_substitute(item, values) for item in traced.result)
+        return tuple(map_arg(item, values.__getitem__) for item in traced.result)
 
     def _computed(self, node: Node, values: dict[Node, Any]) -> Node:
         """Add an operator of ``replacement_args`` to the graph, and return it. Raises PassError for no operator."""
@@ -180,7 +179,7 @@ class _MatchSplice(Splice):
         unknown = node.target not in METHODS if node.op == "call_method" else spelling(node.target) is None
         if unknown or batching.is_batching(node):
             raise PassError(self.item.name, f"replacement_args calls {name}, which is not an operator of a graph")
-        args, kwargs = _substitute(node.args, values), _substitute(dict(node.kwargs), values)
+        args, kwargs = map_arg((node.args, dict(node.kwargs)), values.__getitem__)
         new = self.graph.create_node(node.op, node.target, args, kwargs)
         meta = call(node, lambda n: _value(n, values))
         new.meta.update(passbench=meta, passbench_new=True)
@@ -204,7 +203,3 @@ def _value(node: Node, values: dict[Node, Any]) -> Any:
     """Return the recorded value of a node of ``replacement_args``. Raises KeyError if it stands for no value."""
     value = values[node]
     return value_of(value) if isinstance(value, Node) else value
-
-
-def _substitute(value: Any, values: dict[Node, Any]) -> Any:
-    return map_arg(value, lambda node: values[node])

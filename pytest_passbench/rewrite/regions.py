@@ -102,10 +102,6 @@ class RegionSplice(Splice):
         values = {copy: value_of(node) for node, copy in copies.items()}
         return graph_text(graph, values.get, names=False)
 
-    def done(self) -> None:
-        """Replace the region by its kernel's call."""
-        self.put(self._results)
-
     def _results(self) -> dict[Node, Node]:
         value = tuple(value_of(node) for node in self.outputs)
         return self.results(self.call(self.kernel, self.inputs, value), self.outputs, sequence=True)
