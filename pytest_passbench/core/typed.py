@@ -45,10 +45,10 @@ class Most:
 class Data:
     """A base of dataclasses that are written as JSON-ready data, and read from data that nobody has to trust.
 
-    It is an object of its fields. With ``row`` it is a list of them, or its only field alone. The items
-    of a row that is a field of another row are put into that row's list. With ``tag`` it is an object with this one
-    key, and the row below it. With ``partial``, fields that have a default may be missing, and fields that the class
-    does not know are passed over.
+    It is an object of its fields. With ``row`` it is a list of its fields in order. A class of one field is that
+    field alone, and a row within a row is put into the outer list. With ``tag`` it is an object with this one key,
+    and the row below it. With ``partial``, fields that have a default may be missing, and fields that the class does
+    not know are passed over.
     """
 
     __slots__ = ()
@@ -71,13 +71,9 @@ class Data:
         return value
 
 
+@cache
 def schema_of(kind: Any) -> Schema:
     """Return the schema of a type: of a dataclass, of a container, or of a plain value."""
-    return _schema_of(kind)
-
-
-@cache
-def _schema_of(kind: Any) -> Schema:
     if kind in _PLAIN:
         return _PLAIN[kind]
     if isinstance(kind, type) and issubclass(kind, Data):

@@ -12,7 +12,6 @@ import torch
 from pytest_passbench.plans.launch import TritonType
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_guards = getattr(torch._C._dynamo, "guards", None)
 
 
 class WrongArgument(RuntimeError):
@@ -49,26 +48,11 @@ def fill_with_ones(tensor: torch.Tensor) -> None:
     tensor.fill_(1)
 
 
-class ConstantPool:
-    """An allocator that gives the same tensor for each layout, which ``fill`` filled once."""
-
-    def __init__(self, plain: Callable[..., torch.Tensor], fill: Callable[[torch.Tensor], None]) -> None:
-        self._filled = FillingAllocator(plain, fill)
-        self._pool: dict[Any, torch.Tensor] = {}
-
-    def __call__(self, shape: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
-        key = shape, strides, dtype
-        tensor = self._pool.get(key)
-        if tensor is None:
-            tensor = self._pool[key] = self._filled(shape, strides, dtype)
-        return tensor
-
-
 def allocator(device: str) -> Callable[..., torch.Tensor]:
     """Return a function of (shape, strides, dtype) that allocates a tensor on ``device``."""
     if device == "cpu":
-        fast = getattr(_guards, "_empty_strided_cpu", None)
-        return fast or (lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype))
+        fast: Callable[..., torch.Tensor] = torch._C._dynamo.guards._empty_strided_cpu
+        return fast
     there = torch.device(device)
     return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype, device=there)
 
@@ -82,31 +66,6 @@ def reinterpret(
         return torch.as_strided(base, shape, strides, start // base.element_size())
     whole = torch.empty(0, dtype=dtype, device=base.device)
     return whole.set_(base.untyped_storage(), start // whole.element_size(), shape, strides)
-
-
-def layout_check() -> Callable[..., None]:
-    """Return torch's compiled check of a tensor's shape and strides, or a check in Python if torch has none."""
-    return getattr(_guards, "assert_size_stride", _check_in_python)
-
-
-def _check_in_python(tensor: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
-    if tensor.shape != shape or tensor.stride() != strides:
-        raise WrongArgument(
-            f"recorded for shape {shape} and strides {strides}, called with {tuple(tensor.shape)}, {tensor.stride()}"
-        )
-
-
-def refuse_argument(name: str) -> None:
-    """Raise WrongArgument for an argument of another dtype or alignment."""
-    raise WrongArgument(f"argument {name} has another dtype or alignment than when the plan was recorded")
-
-
-def refuse_shared(name: str, other: str) -> None:
-    """Raise WrongArgument for an argument that shares memory with another."""
-    raise WrongArgument(
-        f"argument {name}, which the plan writes to, shares memory with argument {other};"
-        " a plan is recorded on arguments that share none"
-    )
 
 
 def constant_table(content: str, device: str) -> torch.Tensor:
@@ -123,10 +82,6 @@ def constant_table(content: str, device: str) -> torch.Tensor:
     if _libc.mprotect(ctypes.c_void_p(table.data_ptr()), ctypes.c_size_t(size), mmap.PROT_READ):
         raise OSError(ctypes.get_errno(), "a constant table cannot be protected")
     return table
-
-
-def do_nothing(*_arguments: Any) -> None:
-    """Do nothing, in place of a kernel."""
 
 
 def triton_type(value: TritonType) -> Any:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_passbench.candidate.triton.names import MEMBERS, MODULES
@@ -99,7 +98,9 @@ def _literal(data: object, depth: int) -> ast.expr:
     if depth > MAX_DEPTH:
         raise ValueError(f"nested more than {MAX_DEPTH} deep")
     if isinstance(data, list):
-        return _tuple(data, depth)
+        if len(data) > MAX_ELEMENTS:
+            raise ValueError(f"more than {MAX_ELEMENTS} elements")
+        return ast.Tuple([_literal(item, depth + 1) for item in data], ast.Load())
     if isinstance(data, dict) and len(data) == 1:
         [(kind, inner)] = data.items()
         if kind == "constexpr":
@@ -117,12 +118,6 @@ def _literal(data: object, depth: int) -> ast.expr:
     if isinstance(data, float) and math.isfinite(data):
         return number(data)
     raise ValueError(f"not a value of the schema: {data!r:.60}")
-
-
-def _tuple(items: Sequence[object], depth: int) -> ast.expr:
-    if len(items) > MAX_ELEMENTS:
-        raise ValueError(f"more than {MAX_ELEMENTS} elements")
-    return ast.Tuple([_literal(item, depth + 1) for item in items], ast.Load())
 
 
 def number(value: float) -> ast.expr:

@@ -15,7 +15,14 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.protocol import FLAG_DESCRIBE, FLAG_DEVICE_TIME, FLAG_POISON, MAX_OUTPUTS, Layout
+from pytest_passbench.protocol import (
+    FLAG_COLLECT,
+    FLAG_DESCRIBE,
+    FLAG_DEVICE_TIME,
+    FLAG_POISON,
+    FLAG_PREPARE,
+    MAX_OUTPUTS,
+)
 from pytest_passbench.runner.cuda import libcuda
 from pytest_passbench.runner.cuda.device_memory import DeviceMemory
 from pytest_passbench.runner.output_tables import OutputTables
@@ -61,12 +68,18 @@ class CudaBlock(PythonBlock):
         self.device, self.call, self.mutated = torch.device(device), call, mutated
         self._stride = pages.layout.stride
         self._host = torch.frombuffer(pages.memory, dtype=torch.uint8)
-        self._arena = _shared(self.device, pages.layout.size, shared)
-        if self._arena is None:
+        self._arena: DeviceMemory | None = None
+        if shared is None:
             self._memory = torch.zeros(pages.layout.size, dtype=torch.uint8, device=self.device)
         else:
+            self._arena = DeviceMemory(libcuda.library(), self.device.index or 0, pages.layout.size, shared)
+            os.close(shared)
             self._memory = self._arena.tensor(self.device)
-        self.slots = [device_slot(self._memory, pages.layout, index) for index in range(calls)]
+        inputs = list(zip(pages.layout.offsets, pages.layout.shapes, pages.layout.dtypes, strict=True))
+        self.slots = [
+            tuple(_view(self._memory, index * self._stride + offset, shape, dtype) for offset, shape, dtype in inputs)
+            for index in range(calls)
+        ]
         self.copies = [tuple(slot[i].clone() for i in mutated) for slot in self.slots] if mutated else []
         self.tables = OutputTables(calls, outputs + len(mutated))
         self.results: list[Any] = []
@@ -87,14 +100,18 @@ class CudaBlock(PythonBlock):
 
     def step(self, flags: int, calls: int) -> bool:
         """Do what is outside of the clock. Return False if ``flags`` ask for a timed block."""
-        if flags & FLAG_DESCRIBE:
+        if flags & FLAG_PREPARE:
+            self.prepare(calls)
+        elif flags & FLAG_COLLECT:
+            self.collect(calls)
+        elif flags & FLAG_DESCRIBE:
             self.tables.write(self.results)
         elif flags & FLAG_POISON:
             self.poison()
         elif flags & FLAG_DEVICE_TIME:
             self._time_device(calls)
         else:
-            return super().step(flags, calls)
+            return False
         return True
 
     def prepare(self, calls: int) -> None:
@@ -114,7 +131,7 @@ class CudaBlock(PythonBlock):
     def run(self, calls: int) -> None:
         """Make the calls between two waits for the whole device. The outputs are described later."""
         _synchronize()
-        self.results = self._calls(calls)
+        self.results = self._calls(self.call, calls)
         _synchronize()
 
     def run_empty(self, calls: int) -> None:
@@ -126,17 +143,12 @@ class CudaBlock(PythonBlock):
         _synchronize()
         _synchronize()
 
-    def _calls(self, calls: int) -> list[Any]:
-        if not self.mutated:
-            return self._plain(self.call, calls)
-        results = []
-        for slot, copies in zip(self.slots[:calls], self.copies, strict=False):
-            inputs = list(slot)
-            for index, copy in zip(self.mutated, copies, strict=True):
-                inputs[index] = copy
-            outputs = self.call(*inputs)
-            results.append((*outputs, *copies) if type(outputs) is tuple else outputs)
-        return results
+    def _with_copies(self, slot: Slot, copies: Slot) -> list[torch.Tensor]:
+        """Return a call's inputs. The copies are those of the slot's values already."""
+        inputs = list(slot)
+        for index, copy in zip(self.mutated, copies, strict=True):
+            inputs[index] = copy
+        return inputs
 
     def _time_device(self, calls: int) -> None:
         """Time calls between two events, behind a kernel that holds the device back until all of them are queued.
@@ -146,7 +158,7 @@ class CudaBlock(PythonBlock):
         stream = torch.cuda.current_stream(self.device)
         _hold_back(_HELD_BACK_CYCLES)
         self._events[0].record(stream)
-        results = self._calls(calls)
+        results = self._calls(self.call, calls)
         self._events[1].record(stream)
         _synchronize()
         del results
@@ -167,21 +179,6 @@ class CudaBlock(PythonBlock):
             self._copies[index] = tensor.data_ptr()
         start = call * self._stride
         self._inputs.copy_(self._memory[start : start + self._stride])
-
-
-def _shared(device: torch.device, size: int, shared: int | None) -> DeviceMemory | None:
-    """Return the memory behind a descriptor, mapped to read only; None without a descriptor."""
-    if shared is None:
-        return None
-    memory = DeviceMemory(libcuda.library(), device.index or 0, size, shared)
-    os.close(shared)
-    return memory
-
-
-def device_slot(memory: torch.Tensor, layout: Layout, index: int) -> Slot:
-    """Return the inputs of slot ``index`` as views of ``memory`` (uint8, flat, ``layout.size`` bytes)."""
-    places = zip(layout.offsets, layout.shapes, layout.dtypes, strict=True)
-    return tuple(_view(memory, index * layout.stride + offset, shape, dtype) for offset, shape, dtype in places)
 
 
 def _view(memory: torch.Tensor, offset: int, shape: Sequence[int], dtype: str) -> torch.Tensor:
