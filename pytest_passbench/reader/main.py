@@ -28,9 +28,9 @@ from pytest_passbench.plans.graphs import to_data
 from pytest_passbench.plans.launch import Argument, Request, contiguous
 from pytest_passbench.plans.regions import graph_module
 from pytest_passbench.protocol import ProtocolError, receive, send, to_the_end
-from pytest_passbench.reader import launches, registrations, tensors
+from pytest_passbench.reader import launches, registrations
 from pytest_passbench.reader.importing import AnyLoaded, LoadedInductorPass, LoadedPass, LoadedRegionPass, load_passes
-from pytest_passbench.reader.recording import Recording
+from pytest_passbench.reader.recording import Device, Recording, make_tensors
 from pytest_passbench.reader.regions import regions
 from pytest_passbench.reader.trace import parameters, place_in, trace
 from pytest_passbench.rewrite.passes import PassError
@@ -300,13 +300,13 @@ def record(request: Request, wrapper: Any, policy: str, chance: random.Random) -
 
     Raises Rejected if the wrapper does what no plan can hold, and passes on what the wrapper raises.
     """
-    values, arguments = tensors.make(request, chance)
+    values, arguments = make_tensors(request, chance)
     device = next((tensor.device for tensor in request.tensors), "cpu")
     recording = Recording(request, values, policy)
     if request.region:
         arguments.insert(0, graph_module(request.region))
     _check_call(wrapper, arguments, region=bool(request.region))
-    with torch.no_grad(), tensors.Device(device), recording, launches.active(recording):
+    with torch.no_grad(), Device(device), recording, launches.active(recording):
         result = wrapper(*arguments)
     return recording.plan(result)
 

@@ -1,9 +1,12 @@
-"""Apply passes to a graph: each match becomes a call of the pass's kernel wrapper."""
+"""Apply passes to a graph: each match, or region, becomes a call of the pass's kernel wrapper.
+
+A match is where a pattern is. Region passes choose regions; what each gets and returns follows from the graph alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,14 +14,24 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from pytest_passbench.core.record import PassReport
+from pytest_passbench.core.rejected import Rejected
+from pytest_passbench.plans.graphs import opaque_call
+from pytest_passbench.plans.launch import MAX_ARGUMENTS, Request
+from pytest_passbench.plans.regions import graph_text, is_described
 from pytest_passbench.rewrite.decomposed import decomposed
-from pytest_passbench.rewrite.effects import thread_inplace
+from pytest_passbench.rewrite.effects import hazards, thread_inplace
 from pytest_passbench.rewrite.match import Match, Search, Target, explain, nearness
-from pytest_passbench.rewrite.meta import call, evaluate, fold_metadata, metadata_nodes, record_values, value_of
+from pytest_passbench.rewrite.meta import (
+    call,
+    evaluate,
+    fold_metadata,
+    metadata_nodes,
+    planned_form,
+    record_values,
+    value_of,
+)
 from pytest_passbench.rewrite.operators import added_name, is_work, operator_names
-from pytest_passbench.rewrite.passes import AnyPass, Kernels, Pass, PassError
-from pytest_passbench.rewrite.pattern import Pattern, prepare
-from pytest_passbench.rewrite.regions import replace_regions
+from pytest_passbench.rewrite.passes import AnyPass, Kernel, Kernels, LeftToEager, Pass, PassError, Pattern, prepare
 from pytest_passbench.rewrite.splice import Splice
 from pytest_passbench.suite import batching
 from pytest_passbench.suite.allowlist import METHODS, spelling
@@ -203,3 +216,90 @@ def _value(node: Node, values: dict[Node, Any]) -> Any:
     """Return the recorded value of a node of ``replacement_args``. Raises KeyError if it stands for no value."""
     value = values[node]
     return value_of(value) if isinstance(value, Node) else value
+
+
+def replace_regions(name: str, target: Target, kernels: Kernels, left: list[str]) -> Iterator[RegionSplice]:
+    """Yield the regions of a graph that a pass called ``name`` has a kernel for, each to be replaced before the next.
+
+    ``left`` gets the reason for each region that stays eager's. Raises PassError if the pass fails.
+    """
+    try:
+        graph, values = _described(target)
+        text = graph_text(graph, values.get, names=True)
+    except Rejected as error:
+        left.append(str(error))
+        return
+    nodes = {node.name: node for node in target.order}
+    for names in kernels.regions(name, text):
+        try:
+            yield RegionSplice(name, [nodes[each] for each in names], target, kernels)
+        except (LeftToEager, Rejected) as error:
+            left.append(f"{names[0]}{f' to {names[-1]}' if len(names) > 1 else ''}: {error}")
+
+
+def _described(target: Target) -> tuple[Graph, dict[Node, object]]:
+    """Return a copy of a graph with a stand-in for each call that data cannot state, and the values of its nodes."""
+    graph, copies, values = Graph(), dict[Node, Node](), dict[Node, object]()
+    for node in target.order:
+        if node.op in ("placeholder", "output") or (node in target.calls and is_described(node)):
+            copy = graph.node_copy(node, copies.__getitem__)
+        else:
+            inputs = tuple(copies[source] for source in node.all_input_nodes)
+            copy = graph.create_node("call_function", opaque_call, inputs, name=node.name)
+        copies[node], values[copy] = copy, value_of(node)
+    return graph, values
+
+
+class RegionSplice(Splice):
+    """A region with its kernel, to be put in its place.
+
+    Its arguments are the values from outside that it uses, in the order of their first use. It returns the values
+    that others use, in graph order.
+    """
+
+    def __init__(self, name: str, nodes: list[Node], target: Target, kernels: Kernels) -> None:
+        """Ask for the kernel. Raises LeftToEager or Rejected if there is none, PassError if the pass fails."""
+        inside = set(nodes)
+        ordered = tuple(sorted(nodes, key=target.order.__getitem__))
+        self.outputs = tuple(node for node in ordered if not inside.issuperset(node.users))
+        self.inputs = tuple(dict.fromkeys(s for node in ordered for s in node.all_input_nodes if s not in inside))
+        if not any(is_work(target, node) for node in ordered):
+            raise LeftToEager("it only moves or describes data")
+        effects = hazards(ordered, set(self.outputs), target.order)
+        if isinstance(effects, str):
+            raise LeftToEager(effects)
+        super().__init__(name, ordered, effects, target, kernels)
+        self._check()
+        self.kernel: Kernel = kernels.kernel(self._request())
+
+    def _check(self) -> None:
+        """Raise LeftToEager unless what the region gets and returns are tensors that a plan can have."""
+        for what, nodes in (("input", self.inputs), ("result", self.outputs)):
+            if len(nodes) > MAX_ARGUMENTS:
+                raise LeftToEager(f"more than {MAX_ARGUMENTS} {what}s")
+            for node in nodes:
+                if planned_form(value_of(node)) is None:
+                    raise LeftToEager(f"the {what} {node.name} is no tensor that a kernel takes")
+        if not self.outputs:
+            raise LeftToEager("nothing uses its results")
+
+    def _request(self) -> Request:
+        tensors, arguments = self.tensors(self.inputs)
+        request = self.request(arguments, tuple(tensors.values()), self.outputs, sequence=True)
+        return replace(request, region=self._text())
+
+    def _text(self) -> str:
+        """Return the region as a graph of its own. Nodes are named by their place, so that like regions are one."""
+        graph, copies = Graph(), dict[Node, Node]()
+        for number, source in enumerate(self.inputs):
+            copies[source] = graph.placeholder(f"x{number}")
+        for node in self.nodes:
+            args, kwargs = map_arg((node.args, node.kwargs), copies.__getitem__)
+            copies[node] = graph.create_node(node.op, node.target, args, kwargs)
+        graph.output(tuple(copies[node] for node in self.outputs))
+        values = {copy: value_of(node) for node, copy in copies.items()}
+        return graph_text(graph, values.get, names=False)
+
+    def _results(self) -> dict[Node, Node]:
+        value = tuple(value_of(node) for node in self.outputs)
+        return self.results(self.call(self.kernel, self.inputs, value), self.outputs, sequence=True)

@@ -22,7 +22,7 @@ from pytest_passbench.rewrite.effects import MatchEffects, descendants, hazards,
 from pytest_passbench.rewrite.literals import align, computes_floating, equal, rank_of, show, widened
 from pytest_passbench.rewrite.meta import evaluate, value_of
 from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
-from pytest_passbench.rewrite.pattern import Pattern
+from pytest_passbench.rewrite.passes import Pattern
 from pytest_passbench.suite.opnames import op_name
 
 _MAX_STEPS = 20_000  # of backtracking per place, so that an ambiguous pattern cannot hang the build

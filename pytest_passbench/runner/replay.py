@@ -38,9 +38,9 @@ from pytest_passbench.plans.launch import (
 from pytest_passbench.plans.values import tensors_in
 from pytest_passbench.runner.cuda.machine_code import PlanBinaries
 from pytest_passbench.runner.engine import Engine
-from pytest_passbench.runner.memory_contents import Contents
 from pytest_passbench.runner.native_code import DTYPE_CODES, CppFunction, Executable, NativePlan, NotNative
 from pytest_passbench.runner.plan_runtime import (
+    Contents,
     FillingAllocator,
     WrongArgument,
     allocator,
