@@ -99,7 +99,6 @@ def screen(source: str) -> Iterator[Refusal]:
 
 
 def _screen(source: str) -> Iterator[Refusal]:
-    """Yield all findings, with lines."""
     try:
         text = SourceText(source)
     except ValueError as error:

@@ -113,7 +113,6 @@ def _wait(child: int, seconds: float) -> int | None:
 
 
 def _compiled(kernel: Any, launch: dict[str, Any], capability: int) -> tuple[dict[str, Any], bytes]:
-    """Return a launch's description and machine code, or an error and no code."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource

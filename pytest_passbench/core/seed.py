@@ -56,7 +56,6 @@ class Stream(random.Random):
         super().__init__()
 
     def _take(self, count: int) -> int:
-        """Return an integer of the next ``count`` bytes."""
         if self._used + count > len(self._bytes):
             self._refill(count)
         begin = self._used

@@ -170,7 +170,6 @@ def load_passes(folder: Path, stems: Iterable[str]) -> list[AnyLoaded]:
 
 
 def _forget(finder: _Finder) -> None:
-    """Remove the modules of a finder's folder from ``sys.modules``."""
     inside = str(finder.folder)
     for name, module in list(sys.modules.items()):
         spec = getattr(module, "__spec__", None)

@@ -163,7 +163,6 @@ def _count(signature: inspect.Signature) -> str:
 
 
 def _tell_kernels(channel: socket.socket, folder: Path) -> None:
-    """Answer a request for all kernels of the modules."""
     loaded_by_source = {
         (library.source, library.flags, library.openmp): library.loaded for library in reversed(launches.libraries)
     }
@@ -284,7 +283,6 @@ def _answer(order: dict[str, Any], number: int, passes: dict[str, AnyLoaded], fo
 
 
 def _regions(item: AnyLoaded, graph: str, folder: Path) -> dict[str, Any]:
-    """Return the regions of a graph that a pass supports, or what went wrong, as an answer."""
     try:
         return {"regions": regions(item, graph)}
     except BaseException as error:

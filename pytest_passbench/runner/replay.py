@@ -368,7 +368,6 @@ class _PlanPrinter:
         return self._value(value)
 
     def _value(self, value: Any) -> str:
-        """Return the text of a constant or an operand."""
         if isinstance(value, Operand):
             return self._tensor(value)
         if isinstance(value, (tuple, list)):

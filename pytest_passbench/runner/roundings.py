@@ -50,7 +50,6 @@ def _changes_in_place(module: GraphModule) -> bool:
 
 
 def _search(module: GraphModule, inputs: Sequence[torch.Tensor], answer: Sequence[torch.Tensor]) -> list[int]:
-    """Return the elements of :class:`RoundingSearch`'s result."""
     variants = Variants(module, inputs)
     end, nodes = time.monotonic() + SECONDS, list(module.graph.nodes)
 

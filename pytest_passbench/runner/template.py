@@ -309,7 +309,6 @@ def _serve(channel: socket.socket, message: dict[str, Any], ready: Ready, shared
 
 
 def _wake(ready: Ready) -> None:
-    """Put the kernels in place."""
     for plan in ready.replayed:
         plan.wake()
     if ready.native is not None:
