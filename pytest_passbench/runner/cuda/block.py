@@ -22,6 +22,7 @@ from pytest_passbench.protocol import (
     FLAG_POISON,
     FLAG_PREPARE,
     MAX_OUTPUTS,
+    Layout,
 )
 from pytest_passbench.runner.cuda import libcuda
 from pytest_passbench.runner.cuda.device_memory import DeviceMemory
@@ -68,18 +69,12 @@ class CudaBlock(PythonBlock):
         self.device, self.call, self.mutated = torch.device(device), call, mutated
         self._stride = pages.layout.stride
         self._host = torch.frombuffer(pages.memory, dtype=torch.uint8)
-        self._arena: DeviceMemory | None = None
-        if shared is None:
+        self._arena = _shared(self.device, pages.layout.size, shared)
+        if self._arena is None:
             self._memory = torch.zeros(pages.layout.size, dtype=torch.uint8, device=self.device)
         else:
-            self._arena = DeviceMemory(libcuda.library(), self.device.index or 0, pages.layout.size, shared)
-            os.close(shared)
             self._memory = self._arena.tensor(self.device)
-        inputs = list(zip(pages.layout.offsets, pages.layout.shapes, pages.layout.dtypes, strict=True))
-        self.slots = [
-            tuple(_view(self._memory, index * self._stride + offset, shape, dtype) for offset, shape, dtype in inputs)
-            for index in range(calls)
-        ]
+        self.slots = [device_slot(self._memory, pages.layout, index) for index in range(calls)]
         self.copies = [tuple(slot[i].clone() for i in mutated) for slot in self.slots] if mutated else []
         self.tables = OutputTables(calls, outputs + len(mutated))
         self.results: list[Any] = []
@@ -179,6 +174,21 @@ class CudaBlock(PythonBlock):
             self._copies[index] = tensor.data_ptr()
         start = call * self._stride
         self._inputs.copy_(self._memory[start : start + self._stride])
+
+
+def _shared(device: torch.device, size: int, shared: int | None) -> DeviceMemory | None:
+    """Return the memory behind a descriptor, mapped to read only; None without a descriptor."""
+    if shared is None:
+        return None
+    memory = DeviceMemory(libcuda.library(), device.index or 0, size, shared)
+    os.close(shared)
+    return memory
+
+
+def device_slot(memory: torch.Tensor, layout: Layout, index: int) -> Slot:
+    """Return the inputs of slot ``index`` as views of ``memory`` (uint8, flat, ``layout.size`` bytes)."""
+    places = zip(layout.offsets, layout.shapes, layout.dtypes, strict=True)
+    return tuple(_view(memory, index * layout.stride + offset, shape, dtype) for offset, shape, dtype in places)
 
 
 def _view(memory: torch.Tensor, offset: int, shape: Sequence[int], dtype: str) -> torch.Tensor:
