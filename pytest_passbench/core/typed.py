@@ -71,9 +71,13 @@ class Data:
         return value
 
 
-@cache
 def schema_of(kind: Any) -> Schema:
     """Return the schema of a type: of a dataclass, of a container, or of a plain value."""
+    return _schema_of(kind)
+
+
+@cache
+def _schema_of(kind: Any) -> Schema:
     if kind in _PLAIN:
         return _PLAIN[kind]
     if isinstance(kind, type) and issubclass(kind, Data):
