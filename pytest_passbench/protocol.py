@@ -106,7 +106,7 @@ class ProtocolError(Exception):
 def to_the_end() -> Iterator[None]:
     """End this process behind the context, whatever happens in it. So no fork goes on with its parent's work.
 
-    An exception is printed, as the judge shows what a process printed last. It is none that the judge hangs up.
+    An exception is printed, as the judge shows what a process printed last. That the judge hangs up is not printed.
     """
     try:
         with suppress(ProtocolError, ConnectionError, SystemExit):

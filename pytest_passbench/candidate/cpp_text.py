@@ -99,7 +99,6 @@ def screen(source: str) -> Iterator[Refusal]:
 
 
 def _screen(source: str) -> Iterator[Refusal]:
-    """Yield all findings, with lines."""
     try:
         text = SourceText(source)
     except ValueError as error:
@@ -229,12 +228,14 @@ def _directive(line: list[Token], text: SourceText) -> Iterator[Refusal]:
             yield name.at, rule, f"#include {whole[:60]}"
 
 
+_NAMES_DEPTH = 2  # of brackets: where the names of attributes stand
+
+
 class _Attributes:
     """A check of the names in ``__attribute__((...))`` and ``[[...]]``, which gets one token after another."""
 
     def __init__(self) -> None:
         self._depth = 0  # of brackets; 0 outside of attributes
-        self._base = 0  # the depth at which names of attributes stand
         self._closing = ""
 
     def directive(self, token: Token) -> Iterator[Refusal]:
@@ -250,9 +251,9 @@ class _Attributes:
         """Take the next token. Yield a finding if it names an attribute that is not allowed."""
         if not self._closing:
             if token.text in ("__attribute__", "__attribute"):
-                self._closing, self._depth, self._base = ")", 0, 2
+                self._closing, self._depth = ")", 0
             elif token.text == "[" and after.text == "[":
-                self._closing, self._depth, self._base = "]", 1, 2
+                self._closing, self._depth = "]", 1
             elif token.text in _SCOPES:
                 yield token.at, "native", f"{token.text} outside of an attribute"
             return
@@ -266,5 +267,5 @@ class _Attributes:
             name = token.text.strip("_")
             listed = name in _ATTRIBUTES or name == "using" or token.text in _SCOPES
             # A macro may end an argument with its brackets, so one that places code is refused in an argument too.
-            if name in _PLACING or (self._depth <= self._base and not listed):
+            if name in _PLACING or (self._depth <= _NAMES_DEPTH and not listed):
                 yield token.at, "native", f"attribute {name}"

@@ -45,7 +45,9 @@ def check_files(root: Path) -> None:
                 _unreadable(error)
             count += (is_read := _CACHES.isdisjoint(parts))
             if is_read and not stat.S_ISLNK(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-                _check_file(entry, status)
+                check_readable(entry, status, MAX_FILE_BYTES)
+                if not os.access(entry, os.R_OK):
+                    raise UserError("cannot be read: Permission denied", where=entry, remedy="make it readable")
                 total += status.st_size
         if count > MAX_FILES or total > MAX_BYTES:
             what = f"the candidate has more than {MAX_FILES:,} files and folders or {MAX_BYTES >> 20} MiB"
@@ -77,12 +79,6 @@ def check_links(folder: Path, root: Path) -> None:
         for entry in (Path(path) / name for name in (*names, *file_names)):
             if (problem := _link_problem(entry, inside)) is not None:
                 raise problem
-
-
-def _check_file(file: Path, status: os.stat_result) -> None:
-    check_readable(file, status, MAX_FILE_BYTES)
-    if not os.access(file, os.R_OK):
-        raise UserError("cannot be read: Permission denied", where=file, remedy="make it readable")
 
 
 def _link_problem(entry: Path, root: Path) -> UserError | None:

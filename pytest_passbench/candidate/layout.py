@@ -17,7 +17,7 @@ from pytest_passbench.candidate.files import check_files, check_links, content_h
 from pytest_passbench.candidate.syntax import Fault, pass_kind, read_fault
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
-from pytest_passbench.core.files import kind_of, read_bytes
+from pytest_passbench.core.files import described, kind_of, read_bytes
 from pytest_passbench.core.jsontext import parse as parse_json
 from pytest_passbench.suite.find import did_you_mean, no_such_task
 
@@ -79,7 +79,8 @@ class Candidate:
         """
         path = Path(path)
         if (kind := kind_of(path)) != "folder":
-            problem = "does not exist" if kind is None else "is a file"
+            problems = {None: "does not exist", "file": "is a file"}
+            problem = problems.get(kind) or f"is {described(path.stat().st_mode)}"
             raise UserError(f"the candidate directory {problem}", where=path, remedy="name a directory of passes")
         check_files(path)
         if not any(files(path)):

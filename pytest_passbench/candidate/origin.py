@@ -7,7 +7,6 @@ looked for together with its neighbours, and no file is parsed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -20,16 +19,8 @@ _MIN_CHARACTERS = 12  # in all lines that agree: less than that stands in any fi
 _ESCAPES = str.maketrans("", "", " \t\\")
 
 
-@dataclass(frozen=True)
-class Origin:
-    """A line of a file. ``file`` is its path within the pass directory."""
-
-    file: str
-    line: int
-
-
-def origin(folder: Path, source: str, line: int, first: Iterable[str] = ()) -> Origin | None:
-    """Return the line of the files of ``folder`` that line ``line`` (from 1) of a kernel's text comes from.
+def origin(folder: Path, source: str, line: int, first: Iterable[str] = ()) -> tuple[str, int] | None:
+    """Return the file (relative to ``folder``) and line that line ``line`` (from 1) of a kernel's text comes from.
 
     Of several, it is the one with most equal neighbours. If that leaves several, it is the first, beginning with the
     files named in ``first``. Return None if there is none, because the text is generated.
@@ -42,7 +33,7 @@ def origin(folder: Path, source: str, line: int, first: Iterable[str] = ()) -> O
     for name, there in _texts(folder, tuple(first)):
         for at, text in enumerate(there):
             if lines[place] in text and (size := _agreement(lines, place, there, at)) > best:
-                best, best_place = size, Origin(name, at + 1)
+                best, best_place = size, (name, at + 1)
     return best_place
 
 

@@ -83,11 +83,6 @@ def parse(file: Path) -> ast.Module:
     """
     with file.open("rb") as stream:
         data = stream.read(MAX_BYTES + 1)
-    return parse_text(data, str(file))
-
-
-def parse_text(data: bytes, name: str) -> ast.Module:
-    """Return the syntax tree of a file's contents, with the limits and exceptions of :func:`parse`."""
     if len(data) > MAX_BYTES:
         raise TooComplex(1, f"more than {MAX_BYTES} bytes")
     text = _decode(data)
@@ -95,7 +90,7 @@ def parse_text(data: bytes, name: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as invalid escapes: they are the author's matter
-            return ast.parse(text, name)
+            return ast.parse(text, str(file))
     except (RecursionError, MemoryError):
         raise TooComplex(1, "nested too deeply") from None
 

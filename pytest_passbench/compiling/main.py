@@ -7,7 +7,6 @@ device is needed: the job states the target, and Triton comes with an assembler.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import json
 import os
 import re
@@ -114,14 +113,10 @@ def _wait(child: int, seconds: float) -> int | None:
 
 
 def _compiled(kernel: Any, launch: dict[str, Any], capability: int) -> tuple[dict[str, Any], bytes]:
-    """Return a launch's description and machine code, or an error and no code."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    if "constexprs" not in inspect.signature(ASTSource).parameters:
-        version = f"Triton {triton.__version__}"
-        return _error(f"{version} cannot compile for a device from outside of its process; 3.3 can"), b""
     signature = {name: _type(kind) for name, kind in launch["signature"]}
     constants = {tuple(path): _constant(value) for path, value in launch["constants"]}
     multiples = {tuple(path): _DIVISIBLE for path in launch["multiples"]}

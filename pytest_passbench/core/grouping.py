@@ -1,4 +1,4 @@
-"""Things that have something in common, put together."""
+"""Things that have something in common, put together, and things that follow from others."""
 
 from __future__ import annotations
 
@@ -15,3 +15,14 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups
+
+
+def reached(start: Iterable[Key], onward: Callable[[Key], Iterable[Key]]) -> dict[Key, None]:
+    """Return what ``start`` leads to, with itself. ``onward`` gives the next ones of each."""
+    visited, front = dict[Key, None](), list(start)
+    while front:
+        item = front.pop()
+        if item not in visited:
+            visited[item] = None
+            front += onward(item)
+    return visited

@@ -57,4 +57,4 @@ def _reach(address: str) -> None:
     """Raise OSError if nothing listens at an address with a port. Ray would try for many minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
-        socket.create_connection((host, int(port)), timeout=REACH_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACH_SECONDS).close()

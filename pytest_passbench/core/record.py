@@ -32,10 +32,6 @@ PLANNING = ("wrapper", "plan", "compile")
 DISQUALIFIED = "disqualified"
 """The phase of a subgraph that is in no way at fault: the pass broke a rule on another one."""
 
-RIGHT_AT_BOTH = "right at both"
-RIGHT_AT_PUBLIC_ALONE = "right at the public size alone"
-NO_KERNEL = "no kernel for this shape"
-
 LAUNCH_BOUND = 2.0  # a call takes more than so many times the device's own time
 
 
@@ -190,9 +186,9 @@ class Stored(Data, partial=True):
 class FurtherSize(Data, partial=True):
     """The candidate at a further size of a subgraph (``--passbench-held-out``), which is in no score.
 
-    One of a subgraph's is measured, if it is right there; the others' arms have no speed. A size that tells nothing
-    of a candidate stays in the record, so that a reader of it can count what was drawn.
-    ``batch`` and ``size`` are the model's. ``dtypes`` and the null answer's levels are as in :class:`Record`.
+    One of a subgraph's further sizes is timed, if its answer is right; the other arms have no speed. A size that
+    tells nothing of a candidate stays in the record, so that a reader of it can count what was drawn. ``batch`` and
+    ``size`` are the model's. ``dtypes`` and the null answer's levels are as in :class:`Record`.
     """
 
     batch: int
@@ -218,8 +214,8 @@ class FurtherSize(Data, partial=True):
         if not self.judged:
             return self.arm.status
         if not self.has_kernel:
-            return NO_KERNEL
-        return RIGHT_AT_BOTH if self.is_correct(criterion, t) else RIGHT_AT_PUBLIC_ALONE
+            return "no kernel for this shape"
+        return "right at both" if self.is_correct(criterion, t) else "right at the public size alone"
 
     def is_correct(self, criterion: Criterion, t: int) -> bool:
         """Return True if the answer is right at ``t`` by a criterion, null guard included."""
@@ -326,7 +322,10 @@ class Record(Data, partial=True):
 
     @property
     def held_out_judged(self) -> list[FurtherSize]:
-        """The further sizes that were judged; none unless the subgraph itself is right, measured again included."""
+        """The further sizes that were judged.
+
+        Empty if the answer at the subgraph's own size is wrong, also when it was measured again.
+        """
         return [item for item in self.held_out_counted if item.judged] if self.correct else []
 
     @property

@@ -63,13 +63,16 @@ class Run(Data, partial=True):
 
     @property
     def criterion(self) -> Criterion:
-        """The criterion of the run's cases and gates. A file without one is of before there was a second."""
+        """The criterion of the run's cases and gates.
+
+        A file without one was written when there was only the ladder.
+        """
         named = self.settings.get("criterion")
         return next((criterion for criterion in CRITERIA if criterion == named), "ladder")
 
     @property
     def has_accuracy(self) -> bool:
-        """True if errors against float64 were compared with eager's, as in all files since there is the criterion."""
+        """True if the run compared errors against float64 with eager's."""
         return any(
             arm.greatest_ratio64 for record in self.records for arm in (record.arm, *record.baselines.values())
         )

@@ -75,14 +75,11 @@ class Text(Schema):
         return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-@dataclass(frozen=True)
 class Word(Schema):
     """A string from a short list."""
 
-    words: tuple[str, ...]
-
     def __init__(self, *words: str) -> None:
-        object.__setattr__(self, "words", words)
+        self.words = words
 
     def check(self, value: object, path: Path = None) -> str:
         if type(value) is not str or value not in self.words:
@@ -104,7 +101,6 @@ class Whole(Schema):
         return number
 
 
-@dataclass(frozen=True)
 class Number(Schema):
     """An integer, or a float of any value."""
 
@@ -114,7 +110,6 @@ class Number(Schema):
         return value
 
 
-@dataclass(frozen=True)
 class Share(Schema):
     """A number from 0 to 1, both included."""
 
@@ -129,7 +124,6 @@ class Share(Schema):
 ADDRESS = Whole(0, ADDRESS_END - 1)
 
 
-@dataclass(frozen=True)
 class Flag(Schema):
     """A truth value."""
 
@@ -163,16 +157,11 @@ class Items(Schema):
         return type(self.item).write is Schema.write
 
 
-@dataclass(frozen=True)
 class Row(Schema):
     """A list of values of these forms, in this order, as a list or a tuple (``kind``)."""
 
-    columns: tuple[Schema, ...]
-    kind: type[list[Any] | tuple[Any, ...]]
-
     def __init__(self, *columns: Schema, kind: type[list[Any] | tuple[Any, ...]] = list) -> None:
-        object.__setattr__(self, "columns", columns)
-        object.__setattr__(self, "kind", kind)
+        self.columns, self.kind = columns, kind
 
     def check(self, value: object, path: Path = None) -> Any:
         items = of_type(value, list, path)
@@ -204,7 +193,6 @@ class Fields(Schema):
         return {name: item.check(items[name], (path, name)) for name, item in fields if name in items}
 
 
-@dataclass(frozen=True)
 class Anything(Schema):
     """Any JSON value. The code that uses it has to check it further."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 import secrets
-from typing import Any, NoReturn
+from typing import Any
 
 SEED_BYTES = 32
 _BUFFER_BYTES = 1024  # of a stream, made at a time
@@ -56,7 +56,6 @@ class Stream(random.Random):
         super().__init__()
 
     def _take(self, count: int) -> int:
-        """Return an integer of the next ``count`` bytes."""
         if self._used + count > len(self._bytes):
             self._refill(count)
         begin = self._used
@@ -74,18 +73,8 @@ class Stream(random.Random):
 
     def getrandbits(self, k: int, /) -> int:
         """Return an integer of ``k`` random bits."""
-        if k < 0:
-            raise ValueError("the number of bits must not be negative")
         count = (k + 7) // 8
         return self._take(count) >> (8 * count - k)
 
     def seed(self, *_args: Any, **_kwargs: Any) -> None:
         """Do nothing: all draws follow from the key. ``random.Random`` calls this when it is made."""
-
-    def getstate(self) -> NoReturn:
-        """Raise NotImplementedError: a copy of a stream would draw the same values twice."""
-        raise NotImplementedError("a stream of the judge's is drawn from, not copied")
-
-    def setstate(self, state: Any) -> NoReturn:
-        """Raise NotImplementedError: a stream that is set back would draw the same values twice."""
-        raise NotImplementedError("a stream of the judge's is drawn from, not copied")

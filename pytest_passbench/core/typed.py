@@ -45,10 +45,10 @@ class Most:
 class Data:
     """A base of dataclasses that are written as JSON-ready data, and read from data that nobody has to trust.
 
-    It is an object of its fields. With ``row`` it is a list of them, or its only field alone. The items
-    of a row that is a field of another row are put into that row's list. With ``tag`` it is an object with this one
-    key, and the row below it. With ``partial``, fields that have a default may be missing, and fields that the class
-    does not know are passed over.
+    It is an object of its fields. With ``row`` it is a list of its fields in order. A class of one field is that
+    field alone, and a row within a row is put into the outer list. With ``tag`` it is an object with this one key,
+    and the row below it. With ``partial``, fields that have a default may be missing, and fields that the class does
+    not know are passed over.
     """
 
     __slots__ = ()

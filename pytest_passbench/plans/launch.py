@@ -8,6 +8,7 @@ of the candidate but its kernels. So a plan that differs from its wrapper gives 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -274,6 +275,19 @@ class LaunchPlan(Data):
     def uses_triton(self) -> bool:
         """True if one of its kernels is Triton's."""
         return any(isinstance(kernel, TritonKernel) for kernel in self.kernels)
+
+
+def operands_in(value: Any) -> Iterator[Operand]:
+    """Yield the operands in a value of a step, also those within sequences, dicts and slices."""
+    if isinstance(value, Operand):
+        yield value
+    elif isinstance(value, dict):
+        yield from operands_in(tuple(value.values()))
+    elif isinstance(value, slice):
+        yield from operands_in((value.start, value.stop, value.step))
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from operands_in(item)
 
 
 def form_of(tensor: torch.Tensor) -> Form:

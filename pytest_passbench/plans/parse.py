@@ -33,6 +33,7 @@ from pytest_passbench.plans.launch import (
     TritonKernel,
     TritonLaunch,
     Tuned,
+    operands_in,
 )
 from pytest_passbench.plans.values import decode
 
@@ -153,16 +154,9 @@ class _PlanChecker:
 
     def _values(self, values: Iterable[Any]) -> None:
         """Check the arguments of a launch. Memory that a kernel gets counts as written by it."""
-        for value in values:
-            if isinstance(value, Operand):
-                self._operand(value)
-                self._wrote(value)
-            elif isinstance(value, (tuple, list)):
-                self._values(value)
-            elif isinstance(value, dict):
-                self._values(value.values())
-            elif isinstance(value, slice):
-                self._values((value.start, value.stop, value.step))
+        for operand in operands_in(tuple(values)):
+            self._operand(operand)
+            self._wrote(operand)
 
     def _operand(self, operand: Operand) -> None:
         nbytes, sizes = bytes_of(operand.form), self._bytes[operand.source]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any
 
 import torch
@@ -180,20 +181,12 @@ def check_regions(graph: Graph, regions: Sequence[Sequence[str]]) -> None:
 def _check_order(graph: Graph, region_of: dict[Node, int]) -> None:
     """Raise Rejected if calls cannot be ordered with each region as one call."""
     groups = {node: region_of.get(node, node) for node in graph.nodes}
-    needs: dict[Any, set[Any]] = {group: set() for group in groups.values()}
-    users: dict[Any, set[Any]] = {group: set() for group in groups.values()}
+    order = TopologicalSorter[Any]()
     for node, group in groups.items():
-        before = {groups[source] for source in node.all_input_nodes} - {group}
-        needs[group] |= before
-        for other in before:
-            users[other].add(group)
-    ready = [group for group, sources in needs.items() if not sources]
-    while ready:
-        done = ready.pop()
-        for user in users[done]:
-            needs[user].discard(done)
-            if not needs[user]:
-                ready.append(user)
-    stuck = next((node for node, group in groups.items() if node in region_of and needs[group]), None)
-    if stuck is not None:
-        raise refusal(f"a region with {stuck.name!r} that needs its own results, by way of calls outside of it")
+        order.add(group, *(groups[source] for source in node.all_input_nodes if groups[source] != group))
+    try:
+        order.prepare()
+    except CycleError as error:
+        stuck = next(node for node, number in region_of.items() if number in error.args[1])
+        message = f"the region with {stuck.name!r} depends on its own results through calls outside of it"
+        raise refusal(message) from None

@@ -25,7 +25,9 @@ def steps(plan: Mapping[str, Any]) -> list[str]:
     for step in plan["steps"]:
         ((kind, content),) = step.items()
         if kind == "allocate":
-            texts.append(f"allocate b{buffers}: {_allocated(content)}")
+            dtype, shape, _, fill = content
+            ending = "" if fill is None else f", filled with {value(fill)}"
+            texts.append(f"allocate b{buffers}: {dtype} {shape}{ending}")
             buffers += 1
         else:
             results = _new_buffers(content[3], buffers) if kind == "operator" else []
@@ -34,11 +36,6 @@ def steps(plan: Mapping[str, Any]) -> list[str]:
     over = len(texts) - MAX_STEPS_SHOWN
     lines = [line(text, MAX_STEP_CHARACTERS) for text in texts[:MAX_STEPS_SHOWN]]
     return [*lines, f"and {counted(over, 'more step')}"] if over > 0 else lines
-
-
-def _allocated(content: Sequence[Any]) -> str:
-    dtype, shape, _, fill = content
-    return f"{dtype} {shape}" + ("" if fill is None else f", filled with {value(fill)}")
 
 
 def _new_buffers(results: Sequence[Mapping[str, Any]], buffers: int) -> list[str]:

@@ -17,6 +17,7 @@ from pytest_passbench.plans.launch import (
     Step,
     TritonLaunch,
     Tuned,
+    operands_in,
 )
 from pytest_passbench.suite.allowlist import resolve
 
@@ -27,9 +28,7 @@ def written(plan: LaunchPlan, parameters: Sequence[frozenset[int | str]]) -> fro
     ``parameters`` has, for each kernel, the parameters through which it writes: positions in C++, names in Triton.
     """
     targets = [value for step in plan.steps for value in _targets(step, parameters)]
-    return frozenset(
-        operand.index for value in targets for operand in _operands(value) if operand.source == "argument"
-    )
+    return frozenset(operand.index for operand in operands_in(targets) if operand.source == "argument")
 
 
 def returns_written(plan: LaunchPlan, parameters: Sequence[frozenset[int | str]]) -> bool:
@@ -44,7 +43,7 @@ def returns_written(plan: LaunchPlan, parameters: Sequence[frozenset[int | str]]
             pieces = [*pieces, _piece(step.target)] if passed_on else _without(pieces, step.target)
         else:
             values = [*_targets(step, parameters), *(step.results if isinstance(step, Operator) else ())]
-            pieces += [_piece(operand) for value in values for operand in _operands(value)]
+            pieces += [_piece(operand) for operand in operands_in(values)]
     return any(_meet(operand, pieces) for operand in plan.returns)
 
 
@@ -98,11 +97,3 @@ def _changed(step: Operator) -> Iterator[Any]:
     for at, argument in enumerate(operator._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             yield step.arguments[at] if at < len(step.arguments) else keywords.get(argument.name)
-
-
-def _operands(value: Any) -> Iterator[Operand]:
-    if isinstance(value, Operand):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _operands(item)

@@ -12,7 +12,6 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from typing import Any, cast
 
 from pytest_passbench.reader import registrations
 from pytest_passbench.reader.registrations import Registration
-from pytest_passbench.reader.trace import as_function
+from pytest_passbench.reader.trace import as_function, place_in
 from pytest_passbench.rewrite.passes import PassError
 
 PACKAGE = "pass_dir"
@@ -171,7 +170,6 @@ def load_passes(folder: Path, stems: Iterable[str]) -> list[AnyLoaded]:
 
 
 def _forget(finder: _Finder) -> None:
-    """Remove the modules of a finder's folder from ``sys.modules``."""
     inside = str(finder.folder)
     for name, module in list(sys.modules.items()):
         spec = getattr(module, "__spec__", None)
@@ -205,7 +203,7 @@ def _load(folder: Path, stem: str) -> AnyLoaded:
 def _callable(module: ModuleType, stem: str, name: str, file: Path) -> Callable[..., Any]:
     function = as_function(getattr(module, name, None))
     if not callable(function) and hasattr(module, REGISTER):
-        raise PassError(stem, f"importing {file.name} registers no replacement; make its pass when it is imported")
+        raise PassError(stem, f"importing {file.name} never calls {REGISTER}; call it at the top level of the module")
     if not callable(function):
         raise PassError(stem, f"{file.name} defines no function {name!r}")
     return cast("Callable[..., Any]", function)
@@ -225,5 +223,5 @@ def _wrapper(stem: str, replacement_func: Callable[[], Any], file: Path) -> Call
 
 def _line(error: BaseException, folder: Path) -> str:
     """Return `` (file:line)`` of the deepest frame in the folder, or nothing if no frame is in it."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(str(folder))]
-    return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    file, line = place_in(error, lambda path: path.is_relative_to(folder))
+    return f" ({file}:{line})" if file else ""

@@ -66,7 +66,10 @@ _GRAPHS = "graph", "make_graphed_callables", "graph_pool_handle"
 
 
 def _install_streams() -> None:
-    """Put the stand-ins into ``torch.cuda``, a function for each name: Dynamo, imported later, refuses one of two."""
+    """Put the stand-ins into ``torch.cuda``.
+
+    Each name gets a function of its own: Dynamo, imported later, refuses one function under two names.
+    """
     replaced: dict[str, Any] = {
         "Stream": _Unused,
         "ExternalStream": _Unused,
@@ -278,10 +281,8 @@ def install(folder: Path) -> None:
     cpp.load = load_library  # type: ignore[assignment]
     torch.compile = _no_compile
     _install_streams()
-    try:
-        from triton.runtime import autotuner, jit
-    except ImportError:
-        return
+    from triton.runtime import autotuner, jit
+
     recorder = TritonRecorder(folder)
 
     def run(self: Any, *args: Any, **kwargs: Any) -> None:

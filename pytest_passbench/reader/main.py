@@ -28,11 +28,11 @@ from pytest_passbench.plans.graphs import to_data
 from pytest_passbench.plans.launch import Argument, Request, contiguous
 from pytest_passbench.plans.regions import graph_module
 from pytest_passbench.protocol import ProtocolError, receive, send, to_the_end
-from pytest_passbench.reader import launches, registrations, tensors
+from pytest_passbench.reader import launches, registrations
 from pytest_passbench.reader.importing import AnyLoaded, LoadedInductorPass, LoadedPass, LoadedRegionPass, load_passes
-from pytest_passbench.reader.recording import Recording, culprit
+from pytest_passbench.reader.recording import Device, Recording, make_tensors
 from pytest_passbench.reader.regions import regions
-from pytest_passbench.reader.trace import parameters, trace
+from pytest_passbench.reader.trace import parameters, place_in, trace
 from pytest_passbench.rewrite.passes import PassError
 from pytest_passbench.walls import harden, seccomp
 
@@ -163,7 +163,6 @@ def _count(signature: inspect.Signature) -> str:
 
 
 def _tell_kernels(channel: socket.socket, folder: Path) -> None:
-    """Answer a request for all kernels of the modules."""
     loaded_by_source = {
         (library.source, library.flags, library.openmp): library.loaded for library in reversed(launches.libraries)
     }
@@ -177,6 +176,11 @@ def _tell_kernels(channel: socket.socket, folder: Path) -> None:
 def _inside(folder: Path, file: str, line: int) -> tuple[str, int]:
     """Return a place with its file's path within ``folder``, or an empty file and 0 if it is elsewhere."""
     return (str(Path(file).relative_to(folder)), line) if Path(file).is_relative_to(folder) else ("", 0)
+
+
+def _raised_in(folder: Path, error: BaseException) -> tuple[str, int]:
+    """Return the file (relative to ``folder``) and line that raised ``error``, or an empty file and 0."""
+    return _inside(folder, *place_in(error, lambda path: path.is_relative_to(folder)))
 
 
 def defined(function: Callable[..., Any], folder: Path) -> tuple[str, int]:
@@ -269,17 +273,16 @@ def _answer(order: dict[str, Any], number: int, passes: dict[str, AnyLoaded], fo
             return {"left": str(error)[:MAX_NOTE_CHARACTERS]}
         if isinstance(error, Rejected) and error.layer == "plan":
             wrong_call = error.rule == WRONG_CALL
-            place = defined(_function_before(item), folder) if wrong_call else culprit(folder, error)
+            place = defined(_function_before(item), folder) if wrong_call else _raised_in(folder, error)
             # What a wrapper returns is looked at behind its end, where no frame of its file is left.
             place = place if place[1] else defined(item.wrapper, folder)
             return _refusal(error.rule, error.message, *place)
         if isinstance(error, TypeError) and str(error) == _NOT_SUBSCRIPTABLE:
-            return _refusal("no-kernel", "launches a function without @triton.jit", *culprit(folder, error))
+            return _refusal("no-kernel", "launches a function without @triton.jit", *_raised_in(folder, error))
         return {"raised": explain(error, lambda file: Path(file).is_relative_to(folder))}
 
 
 def _regions(item: AnyLoaded, graph: str, folder: Path) -> dict[str, Any]:
-    """Return the regions of a graph that a pass supports, or what went wrong, as an answer."""
     try:
         return {"regions": regions(item, graph)}
     except BaseException as error:
@@ -295,13 +298,13 @@ def record(request: Request, wrapper: Any, policy: str, chance: random.Random) -
 
     Raises Rejected if the wrapper does what no plan can hold, and passes on what the wrapper raises.
     """
-    values, arguments = tensors.make(request, chance)
+    values, arguments = make_tensors(request, chance)
     device = next((tensor.device for tensor in request.tensors), "cpu")
     recording = Recording(request, values, policy)
     if request.region:
         arguments.insert(0, graph_module(request.region))
     _check_call(wrapper, arguments, region=bool(request.region))
-    with torch.no_grad(), tensors.Device(device), recording, launches.active(recording):
+    with torch.no_grad(), Device(device), recording, launches.active(recording):
         result = wrapper(*arguments)
     return recording.plan(result)
 

@@ -8,18 +8,21 @@ plan, so it is not executed later: one of another thread, or one hidden from the
 from __future__ import annotations
 
 import ctypes
+import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.rejected import Rejected, plan_refused
 from pytest_passbench.plans.launch import (
+    ITEM_BYTES,
     MAX_TABLE_BYTES,
     Allocate,
+    Argument,
     ConstantTable,
     Copy,
     Fill,
@@ -33,7 +36,7 @@ from pytest_passbench.plans.launch import (
     Step,
     form_of,
 )
-from pytest_passbench.plans.values import encode, storage_of, tensors_in
+from pytest_passbench.plans.values import decode, encode, storage_of, tensors_in
 
 _ALLOCATE = frozenset(["empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"])
 _FILLED = {
@@ -47,6 +50,12 @@ _SHAPED_BY_VALUES = frozenset(
     ["nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "nonzero_static", "bincount"]
 )
 _MEMORY = frozenset(["set_", "resize_", "resize_as_", "record_stream"])
+_MAX_RANDOM_BYTES = 1 << 20  # at the beginning of a tensor; the rest is zero
+_LINE_BYTES = 64  # of a cache line
+_READING_METHODS = frozenset({
+    "numpy", "tolist", "item", "__array__", "__bool__", "__int__", "__float__", "__index__", "__complex__",
+    "__dlpack__", "__contains__",
+})  # fmt: skip
 
 
 class Recording(TorchDispatchMode):
@@ -108,7 +117,7 @@ class Recording(TorchDispatchMode):
                 if address < first:
                     raise plan_refused("outside", "points before the first element of its argument")
                 return Operand(source, index, address - first, Form("uint8", (), ()))
-        raise plan_refused("address", "passes an address of no tensor that it was given or made")
+        raise plan_refused("address", "passes an address that lies in no tensor of this call")
 
     def _place(self, tensor: torch.Tensor) -> tuple[Source, int, int]:
         place = self._places.get(storage_of(tensor))
@@ -119,7 +128,8 @@ class Recording(TorchDispatchMode):
         storage = tensor.untyped_storage()
         table_bytes = sum(table.nbytes for table in self._tables)
         if tensor.device.type != "cpu" or table_bytes + storage.nbytes() > MAX_TABLE_BYTES:
-            raise plan_refused("outside", f"uses a tensor made outside the call ({storage.nbytes()} bytes)")
+            limit = f"all such tensors together may have {MAX_TABLE_BYTES >> 10} KiB, on the CPU"
+            raise plan_refused("outside", f"uses a tensor of {storage.nbytes()} bytes made outside the call; {limit}")
         self._tables.append(ConstantTable(ctypes.string_at(storage.data_ptr(), storage.nbytes()).hex()))
         return self._know(tensor, "table", len(self._tables) - 1, storage.data_ptr())
 
@@ -266,14 +276,73 @@ def _kind(value: Any) -> str:
     return "nothing" if value is None else f"a {type(value).__name__}"
 
 
-def culprit(folder: Path, error: BaseException) -> tuple[str, int]:
-    """Return the file (relative to ``folder``) and line of the candidate that raised ``error``.
+def make_tensors(request: Request, chance: random.Random) -> tuple[list[torch.Tensor], list[Any]]:
+    """Return random tensors for a request, each in memory of its own, and the wrapper's decoded arguments."""
+    tensors = [_tensor(argument, chance) for argument in request.tensors]
+    special = lambda _tag, index: tensors[index]  # noqa: E731 - the request was checked: the tag is "tensor"
+    return tensors, [decode(value, special) for value in request.arguments]
 
-    The file is empty and the line 0 if no frame is in the folder.
+
+def _tensor(argument: Argument, chance: random.Random) -> torch.Tensor:
+    form, item, dtype = argument.form, ITEM_BYTES[argument.form.dtype], getattr(torch, argument.form.dtype)
+    memory = torch.zeros(form.nbytes + _LINE_BYTES * (4 + chance.randrange(64)), dtype=torch.uint8)
+    start = -memory.data_ptr() % _LINE_BYTES + _LINE_BYTES + argument.misaligned
+    start += -start % item  # a storage's offset counts whole elements
+    count = min(form.nbytes, _MAX_RANDOM_BYTES) // item
+    if count:
+        generator = torch.Generator().manual_seed(chance.getrandbits(62))
+        values = torch.rand(count, generator=generator)
+        numbers = values if dtype.is_floating_point or dtype.is_complex else (2 * values).floor()
+        memory[start : start + count * item].view(dtype).copy_(numbers)
+    whole = torch.empty(0, dtype=dtype)
+    return whole.set_(memory.untyped_storage(), start // item, form.shape, form.strides)
+
+
+class Device(TorchFunctionMode):
+    """A mode in which tensors and factories answer as on ``device``. Reading values raises Rejected.
+
+    So a wrapper for a CUDA device sees its arguments on that device.
     """
-    place, inside, step = ("", 0), f"{folder}/", error.__traceback__
-    while step is not None:
-        if step.tb_frame.f_code.co_filename.startswith(inside):
-            place = (step.tb_frame.f_code.co_filename.removeprefix(inside), step.tb_lineno)
-        step = step.tb_next
-    return place
+
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        self._device = torch.device(device)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name in _READING_METHODS:
+            raise plan_refused("value", f"reads a tensor's values (.{name})")
+        if name == "__repr__":
+            return f"tensor of shape {tuple(args[0].shape)}"
+        if self._device.type == "cpu":
+            return func(*args, **kwargs)
+        return self._elsewhere(func, name, args, kwargs)
+
+    def _elsewhere(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        owner = getattr(func, "__self__", None)
+        if name == "__get__" and owner is torch.Tensor.device:
+            return self._device
+        if name == "__get__" and owner in (torch.Tensor.is_cuda, torch.Tensor.is_cpu):
+            return owner is torch.Tensor.is_cuda
+        if name == "get_device":
+            return self._device.index or 0
+        if func is torch.device:
+            return func(*args, **kwargs)
+        if name == "cuda":
+            return args[0]
+        if name == "cpu" or any(_is_cpu(value) for value in (*args[1:], kwargs.get("device"))):
+            raise plan_refused("device", "makes or moves a tensor on another device")
+        return func(*(_on_cpu(value) for value in args), **{key: _on_cpu(value) for key, value in kwargs.items()})
+
+
+def _is_cpu(value: Any) -> bool:
+    return value == "cpu" if isinstance(value, str) else isinstance(value, torch.device) and value.type == "cpu"
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, torch.device) and value.type == "meta":
+        return value
+    if isinstance(value, torch.device) or (isinstance(value, str) and value.startswith("cuda")):
+        return torch.device("cpu")
+    return value

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import inspect
 import operator
+import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +23,8 @@ _CHECKS = (
     "_check", "_check_is_size", "_check_index", "_check_value", "_check_type", "_check_not_implemented",
     "_check_tensor_all", "_check_with",
 )  # fmt: skip
+#: The folders of torch and of this package, whose frames no pass's author has written.
+_FOREIGN_FOLDERS = (Path(torch.__file__).parent, Path(__file__).parents[1])
 #: Functions of torch that take sizes one by one, and refuse symbols among them.
 _SIZED = ("zeros", "ones", "empty", "rand", "randn")
 
@@ -118,7 +122,9 @@ def trace(name: str, label: str, function: Callable[..., Any], arguments: list[s
     except PassError:
         raise
     except Exception as error:
-        raise PassError(name, f"{label} cannot be traced: {type(error).__name__}: {error}{_where(error)}") from error
+        file, line = place_in(error, lambda path: not any(map(path.is_relative_to, _FOREIGN_FOLDERS)))
+        place = f" ({file}:{line})" if file else ""
+        raise PassError(name, f"{label} cannot be traced: {type(error).__name__}: {error}{place}") from error
     tracer.graph.output(result)
     return Traced(tracer.graph, tuple(proxy.node for proxy in proxies))
 
@@ -126,7 +132,9 @@ def trace(name: str, label: str, function: Callable[..., Any], arguments: list[s
 @contextlib.contextmanager
 def _without_effects() -> Iterator[None]:
     """Have statements that do nothing to values do nothing, and bring torch's gradient mode back at the end."""
-    replaced = {name: _nothing for name in _CHECKS if hasattr(torch, name)}
+    replaced: dict[str, Callable[..., Any]] = {
+        name: lambda *_args, **_kwargs: None for name in _CHECKS if hasattr(torch, name)
+    }
     replaced |= {name: _sized(getattr(torch, name)) for name in _SIZED}
     originals = {name: getattr(torch, name) for name in replaced}
     grad = torch.is_grad_enabled()
@@ -140,10 +148,6 @@ def _without_effects() -> Iterator[None]:
         torch.set_grad_enabled(grad)
 
 
-def _nothing(*_args: Any, **_kwargs: Any) -> None:
-    """Do nothing."""
-
-
 def _sized(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that takes sizes one by one, symbols as well, and hands them on as a tuple."""
 
@@ -153,12 +157,7 @@ def _sized(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _where(error: BaseException) -> str:
-    """Return `` (file:line)`` of the deepest frame outside torch and this package, or nothing if there is none."""
-    place, step = "", error.__traceback__
-    while step is not None:
-        file = step.tb_frame.f_code.co_filename
-        if "/torch/" not in file and "/pytest_passbench/" not in file:
-            place = f" ({file}:{step.tb_lineno})"
-        step = step.tb_next
-    return place
+def place_in(error: BaseException, is_looked_for: Callable[[Path], bool]) -> tuple[str, int]:
+    """Return the file and line of the deepest frame in a file that is looked for, or an empty file and 0."""
+    frames = [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
+    return next((place for place in reversed(frames) if is_looked_for(Path(place[0]))), ("", 0))

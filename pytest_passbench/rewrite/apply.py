@@ -1,9 +1,12 @@
-"""Apply passes to a graph: each match becomes a call of the pass's kernel wrapper."""
+"""Apply passes to a graph: each match, or region, becomes a call of the pass's kernel wrapper.
+
+A match is where a pattern is. Region passes choose regions; what each gets and returns follows from the graph alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,14 +14,24 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from pytest_passbench.core.record import PassReport
+from pytest_passbench.core.rejected import Rejected
+from pytest_passbench.plans.graphs import opaque_call
+from pytest_passbench.plans.launch import MAX_ARGUMENTS, Request
+from pytest_passbench.plans.regions import graph_text, is_described
 from pytest_passbench.rewrite.decomposed import decomposed
-from pytest_passbench.rewrite.effects import thread_inplace
+from pytest_passbench.rewrite.effects import hazards, thread_inplace
 from pytest_passbench.rewrite.match import Match, Search, Target, explain, nearness
-from pytest_passbench.rewrite.meta import call, evaluate, fold_metadata, metadata_nodes, record_values, value_of
-from pytest_passbench.rewrite.operators import added_name, covered_names, is_work, operator_names
-from pytest_passbench.rewrite.passes import AnyPass, Kernels, Pass, PassError
-from pytest_passbench.rewrite.pattern import Pattern, prepare
-from pytest_passbench.rewrite.regions import replace_regions
+from pytest_passbench.rewrite.meta import (
+    call,
+    evaluate,
+    fold_metadata,
+    metadata_nodes,
+    planned_form,
+    record_values,
+    value_of,
+)
+from pytest_passbench.rewrite.operators import added_name, is_work, operator_names
+from pytest_passbench.rewrite.passes import AnyPass, Kernel, Kernels, LeftToEager, Pass, PassError, Pattern, prepare
 from pytest_passbench.rewrite.splice import Splice
 from pytest_passbench.suite import batching
 from pytest_passbench.suite.allowlist import METHODS, spelling
@@ -30,16 +43,14 @@ _BROKEN_OFF = "torch.compile breaks the graph off at a torch.vmap level; --passb
 class Rewritten:
     """A graph after its passes.
 
-    ``operators`` are the names of the operators before. ``covered`` are those that a kernel replaces. ``places`` are
-    the matches: the pass's name, and the names of the nodes that it matched, which are variables of the source.
-    ``working`` are the names of the passes with a match that covers work: more than views, casts and dropout in eval
-    mode.
+    ``operators`` are the names of the operators before. ``places`` are the matches: the pass's name, and the names
+    of the nodes that it matched, which are variables of the source. ``working`` are the names of the passes with a
+    match that covers work: more than views, casts and dropout in eval mode.
     """
 
     module: GraphModule
     reports: list[PassReport] = field(default_factory=list)
     operators: list[str] = field(default_factory=list)
-    covered: list[str] = field(default_factory=list)
     places: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     working: set[str] = field(default_factory=set)
 
@@ -47,6 +58,11 @@ class Rewritten:
     def matches(self) -> int:
         """The number of replaced places, over all passes."""
         return sum(report.matches for report in self.reports)
+
+    @property
+    def covered(self) -> list[str]:
+        """The operators that kernels replace, by pass."""
+        return [name for report in self.reports for name in report.operators]
 
 
 def apply_passes(
@@ -100,7 +116,8 @@ def _check_used(item: Pass, match: Match) -> None:
     handed = {str(node.target) for node in item.arguments.placeholders if node.users}
     for node in match.pattern.traced.placeholders:
         if str(node.target) in handed and node not in match.binding:
-            how = "used in dead code of pattern only" if node.users else "not used in pattern"
+            dead = "used only in code that the pattern's result does not depend on"
+            how = dead if node.users else "not used in pattern"
             raise item.misfit(f"argument {node.target} is {how}, so it stands for no value of the graph")
 
 
@@ -127,7 +144,6 @@ def _count(report: PassReport, splice: Splice, result: Rewritten) -> None:
     """Note a match of a pass, which is about to be replaced."""
     report.matches += 1
     report.operators += operator_names(splice.replaced)
-    result.covered += covered_names(splice.target, splice.replaced)
     if any(is_work(splice.target, node) for node in splice.replaced):
         result.working.add(report.name)
     result.places.append((report.name, tuple(node.name for node in splice.nodes)))
@@ -154,10 +170,6 @@ class _MatchSplice(Splice):
         self.item, self.match = item, match
         self.computed: list[str] = []  # the operators that ``replacement_args`` adds to the graph
 
-    def done(self) -> None:
-        """Replace the match."""
-        self.put(self._results)
-
     def _arguments(self) -> tuple[Any, ...]:
         """Return what ``replacement_args`` returns for the match: nodes of the graph and literals."""
         pattern, traced = self.match.pattern, self.item.arguments
@@ -172,7 +184,7 @@ class _MatchSplice(Splice):
                 values[node] = evaluate(node, values, metadata)
             elif node.op in ("call_function", "call_method"):
                 values[node] = self._computed(node, values)
-        return tuple(_substitute(item, values) for item in traced.result)
+        return tuple(map_arg(item, values.__getitem__) for item in traced.result)
 
     def _computed(self, node: Node, values: dict[Node, Any]) -> Node:
         """Add an operator of ``replacement_args`` to the graph, and return it. Raises PassError for no operator."""
@@ -180,7 +192,7 @@ class _MatchSplice(Splice):
         unknown = node.target not in METHODS if node.op == "call_method" else spelling(node.target) is None
         if unknown or batching.is_batching(node):
             raise PassError(self.item.name, f"replacement_args calls {name}, which is not an operator of a graph")
-        args, kwargs = _substitute(node.args, values), _substitute(dict(node.kwargs), values)
+        args, kwargs = map_arg((node.args, dict(node.kwargs)), values.__getitem__)
         new = self.graph.create_node(node.op, node.target, args, kwargs)
         meta = call(node, lambda n: _value(n, values))
         new.meta.update(passbench=meta, passbench_new=True)
@@ -206,5 +218,88 @@ def _value(node: Node, values: dict[Node, Any]) -> Any:
     return value_of(value) if isinstance(value, Node) else value
 
 
-def _substitute(value: Any, values: dict[Node, Any]) -> Any:
-    return map_arg(value, lambda node: values[node])
+def replace_regions(name: str, target: Target, kernels: Kernels, left: list[str]) -> Iterator[RegionSplice]:
+    """Yield the regions of a graph that a pass called ``name`` has a kernel for, each to be replaced before the next.
+
+    ``left`` gets the reason for each region that stays eager's. Raises PassError if the pass fails.
+    """
+    try:
+        graph, values = _described(target)
+        text = graph_text(graph, values.get, names=True)
+    except Rejected as error:
+        left.append(str(error))
+        return
+    nodes = {node.name: node for node in target.order}
+    for names in kernels.regions(name, text):
+        try:
+            yield RegionSplice(name, [nodes[each] for each in names], target, kernels)
+        except (LeftToEager, Rejected) as error:
+            left.append(f"{names[0]}{f' to {names[-1]}' if len(names) > 1 else ''}: {error}")
+
+
+def _described(target: Target) -> tuple[Graph, dict[Node, object]]:
+    """Return a copy of a graph with a stand-in for each call that data cannot state, and the values of its nodes."""
+    graph, copies, values = Graph(), dict[Node, Node](), dict[Node, object]()
+    for node in target.order:
+        if node.op in ("placeholder", "output") or (node in target.calls and is_described(node)):
+            copy = graph.node_copy(node, copies.__getitem__)
+        else:
+            inputs = tuple(copies[source] for source in node.all_input_nodes)
+            copy = graph.create_node("call_function", opaque_call, inputs, name=node.name)
+        copies[node], values[copy] = copy, value_of(node)
+    return graph, values
+
+
+class RegionSplice(Splice):
+    """A region with its kernel, to be put in its place.
+
+    Its arguments are the values from outside that it uses, in the order of their first use. It returns the values
+    that others use, in graph order.
+    """
+
+    def __init__(self, name: str, nodes: list[Node], target: Target, kernels: Kernels) -> None:
+        """Ask for the kernel. Raises LeftToEager or Rejected if there is none, PassError if the pass fails."""
+        inside = set(nodes)
+        ordered = tuple(sorted(nodes, key=target.order.__getitem__))
+        self.outputs = tuple(node for node in ordered if not inside.issuperset(node.users))
+        self.inputs = tuple(dict.fromkeys(s for node in ordered for s in node.all_input_nodes if s not in inside))
+        if not any(is_work(target, node) for node in ordered):
+            raise LeftToEager("it only moves or describes data")
+        effects = hazards(ordered, set(self.outputs), target.order)
+        if isinstance(effects, str):
+            raise LeftToEager(effects)
+        super().__init__(name, ordered, effects, target, kernels)
+        self._check()
+        self.kernel: Kernel = kernels.kernel(self._request())
+
+    def _check(self) -> None:
+        """Raise LeftToEager unless what the region gets and returns are tensors that a plan can have."""
+        for what, nodes in (("input", self.inputs), ("result", self.outputs)):
+            if len(nodes) > MAX_ARGUMENTS:
+                raise LeftToEager(f"more than {MAX_ARGUMENTS} {what}s")
+            for node in nodes:
+                if planned_form(value_of(node)) is None:
+                    raise LeftToEager(f"the {what} {node.name} is no tensor that a kernel takes")
+        if not self.outputs:
+            raise LeftToEager("nothing uses its results")
+
+    def _request(self) -> Request:
+        tensors, arguments = self.tensors(self.inputs)
+        request = self.request(arguments, tuple(tensors.values()), self.outputs, sequence=True)
+        return replace(request, region=self._text())
+
+    def _text(self) -> str:
+        """Return the region as a graph of its own. Nodes are named by their place, so that like regions are one."""
+        graph, copies = Graph(), dict[Node, Node]()
+        for number, source in enumerate(self.inputs):
+            copies[source] = graph.placeholder(f"x{number}")
+        for node in self.nodes:
+            args, kwargs = map_arg((node.args, node.kwargs), copies.__getitem__)
+            copies[node] = graph.create_node(node.op, node.target, args, kwargs)
+        graph.output(tuple(copies[node] for node in self.outputs))
+        values = {copy: value_of(node) for node, copy in copies.items()}
+        return graph_text(graph, values.get, names=False)
+
+    def _results(self) -> dict[Node, Node]:
+        value = tuple(value_of(node) for node in self.outputs)
+        return self.results(self.call(self.kernel, self.inputs, value), self.outputs, sequence=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch.fx import Graph, Node
 
+from pytest_passbench.core.grouping import reached
 from pytest_passbench.rewrite.meta import storages, value_of
 from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
 from pytest_passbench.suite.batching import is_batched, is_batching
@@ -92,15 +93,14 @@ def leaks(node: Node, matched: set[Node], returned: set[Node]) -> bool:
 
 def _kept_writers(writers: list[Node], nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     """Return the operators of the match that these writers need, and they, in graph order."""
-    result, front = set[Node](), list(writers)
-    while front:
-        node = front.pop()
-        if node not in result:
-            result.add(node)
-            front += [n for n in node.all_input_nodes if n in nodes]
-            before = nodes[: nodes.index(node)]
-            front += [n for n in before if written_storages(n) & _touched(node)]
-    return tuple(node for node in nodes if node in result)
+
+    def needed(node: Node) -> list[Node]:
+        before = nodes[: nodes.index(node)]
+        inputs = [n for n in node.all_input_nodes if n in nodes]
+        return inputs + [n for n in before if written_storages(n) & _touched(node)]
+
+    kept_writers = reached(writers, needed)
+    return tuple(node for node in nodes if node in kept_writers)
 
 
 def _touched(node: Node) -> set[int]:
@@ -186,15 +186,11 @@ def _origins(node: Any, binding: dict[Node, Any], memory: set[int]) -> set[Node]
 
     Two arguments are two, even if they stand for one tensor here.
     """
-    origins, visited, front = set[Node](), set[Node](), [node]
-    while front:
-        node = front.pop()
-        if node not in visited:
-            visited.add(node)
-            inputs = [n for n in node.all_input_nodes if _storages_of(binding.get(n)) & memory]
-            front += inputs
-            origins |= set() if inputs else {node}
-    return origins
+
+    def inputs(value: Node) -> list[Node]:
+        return [n for n in value.all_input_nodes if _storages_of(binding.get(n)) & memory]
+
+    return {value for value in reached([node], inputs) if not inputs(value)}
 
 
 def _storages_of(bound: Any) -> set[int]:
@@ -206,14 +202,8 @@ def _storages_of(bound: Any) -> set[int]:
 
 def descendants(matched: set[Node]) -> set[Node]:
     """Return the nodes that depend on these, without these."""
-    visited: set[Node] = set()
-    front = [user for node in matched for user in node.users]
-    while front:
-        node = front.pop()
-        if node not in visited:
-            visited.add(node)
-            front.extend(node.users)
-    return visited - matched
+    users = (user for node in matched for user in node.users)
+    return reached(users, lambda node: node.users).keys() - matched
 
 
 def _observed(storage: int, first: Node, matched: set[Node], later: set[Node], order: dict[Node, int]) -> bool:

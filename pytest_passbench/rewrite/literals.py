@@ -18,13 +18,16 @@ _SIZED = frozenset({"view", "reshape", "expand"})
 def align(pattern: CanonicalCall, target: CanonicalCall, node: Node, name: str) -> tuple[Any, Any]:
     """Return an argument of both calls in comparable form: -1 sizes are resolved, and a number is widened.
 
-    A number is widened to as many axes as the other side has. ``node`` is the target's node.
+    A number is widened to as many axes as the other side has. ``node`` is the target's node. An argument for which ()
+    does not mean that it is absent is put into a tuple.
     """
     expected, actual = pattern.get(name), target.get(name)
     if pattern.op in _SIZED and name == "size":
         return _sizes(pattern.op, expected, node, target)
     if name in names.WIDENED:
-        return _widen(expected, actual), _widen(actual, expected)
+        expected, actual = _widen(expected, actual), _widen(actual, expected)
+    if name == "dim" and pattern.op in names.NO_DIMENSIONS:
+        return (expected,), (actual,)
     return expected, actual
 
 
@@ -86,13 +89,16 @@ def _with_kept_sizes(op: str, target: CanonicalCall, sizes: tuple[Any, ...]) -> 
     return (*sizes[: len(sizes) - value.dim()], *value.shape)
 
 
-def equal(expected: Any, actual: Any, *, floating: bool, home: torch.device | None = None) -> bool:
+def equal(
+    expected: Any, actual: Any, *, floating: bool, home: torch.device | None = None, whole: bool = False
+) -> bool:
     """Return True if two literals, which hold no node, mean the same.
 
     ``floating`` is True if the call computes in floating point. Then 2 and 2.0 mean the same. ``home`` is the device
-    of the target's inputs. A pattern that is written for an accelerator matches there.
+    of the target's inputs. A pattern that is written for an accelerator matches there. ``whole`` is True for an
+    argument that is not an item of another. Then None, False and () mean the same: it is absent.
     """
-    if _empty(expected) and _empty(actual):
+    if whole and _empty(expected) and _empty(actual):
         return True
     if isinstance(expected, torch.device) or isinstance(actual, torch.device):
         return _same_device(expected, actual, home)

@@ -16,12 +16,13 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
+from pytest_passbench.core.grouping import reached
 from pytest_passbench.rewrite import names
 from pytest_passbench.rewrite.effects import MatchEffects, descendants, hazards, hidden_reads, leaks
 from pytest_passbench.rewrite.literals import align, computes_floating, equal, rank_of, show, widened
 from pytest_passbench.rewrite.meta import evaluate, value_of
 from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
-from pytest_passbench.rewrite.pattern import Pattern
+from pytest_passbench.rewrite.passes import Pattern
 from pytest_passbench.suite.opnames import op_name
 
 _MAX_STEPS = 20_000  # of backtracking per place, so that an ambiguous pattern cannot hang the build
@@ -81,7 +82,8 @@ def _is_operator(node: Node) -> bool:
 class _Goal:
     """A pair of values that must match. ``node`` and ``argument`` state their place.
 
-    ``rank`` is the number of dimensions that a negative dimension counts from, or None if it is unknown.
+    ``rank`` is the number of dimensions that a negative dimension counts from, or None if it is unknown. ``item``:
+    they are items of an argument, not the whole.
     """
 
     pattern: Any
@@ -89,6 +91,7 @@ class _Goal:
     node: Node | None = None
     argument: str = ""
     rank: int | None = None
+    item: bool = False
 
 
 _Choices = list[list[_Goal]]
@@ -137,10 +140,10 @@ class Search:
             return self._node(goal, binding, pending)
         if isinstance(expected, tuple) and isinstance(target, tuple) and len(expected) == len(target):
             parts = zip(expected, target, strict=True)
-            return [[replace(goal, pattern=e, target=f) for e, f in parts]]
+            return [[replace(goal, pattern=e, target=f, item=True) for e, f in parts]]
         if isinstance(expected, slice) and isinstance(target, slice):
             ends = [(expected.start, target.start), (expected.stop, target.stop), (expected.step, target.step)]
-            return [[replace(goal, pattern=e, target=f) for e, f in ends]]
+            return [[replace(goal, pattern=e, target=f, item=True) for e, f in ends]]
         if not self._equal(goal):
             self._unequal(goal, binding)
         return [[]]
@@ -202,16 +205,16 @@ class Search:
             return False
         floating = goal.node is None or computes_floating(goal.node)
         pairs = (goal.pattern, goal.target), widened(goal.pattern, goal.target, goal.argument, goal.rank)
-        return any(equal(e, f, floating=floating, home=self.target.home) for e, f in pairs)
+        home, whole = self.target.home, not goal.item
+        return any(equal(e, f, floating=floating, home=home, whole=whole) for e, f in pairs)
 
     def _finish(self, binding: dict[Node, Any], pending: list[_Goal]) -> Match:
         """Compare the metadata expressions, whose tensors are now bound, and return the match."""
         lost = [node for node in self.pattern.calls if node not in binding]
         if lost:
             goal = _Goal(None, None, binding[self.pattern.anchor])
-            self._miss(
-                goal, binding, f"pattern uses {lost[0].name} for a size or a flag only, so it has no place here"
-            )
+            text = "only gives a size or a flag, so no operator of the graph can stand for it"
+            self._miss(goal, binding, f"the pattern's {lost[0].name} {text}")
         loose = [n for goal in pending for n in self._described(goal.pattern) if n not in binding]
         if loose:
             return self._finish_with(loose[0], binding, pending)
@@ -240,13 +243,9 @@ class Search:
 
     def _described(self, expression: Node) -> list[Node]:
         """Return the pattern's values that a metadata expression describes."""
-        visited, front = dict[Node, None](), [expression]
-        while front:
-            node = front.pop()
-            if node not in visited:
-                visited[node] = None
-                front += node.all_input_nodes if node in self.pattern.metadata else ()
-        return [node for node in visited if node not in self.pattern.metadata]
+        metadata = self.pattern.metadata
+        nodes = reached([expression], lambda node: node.all_input_nodes if node in metadata else ())
+        return [node for node in nodes if node not in metadata]
 
     def _with_dropped(self, binding: dict[Node, Any]) -> dict[Node, Any]:
         """Return the binding with the pattern's arguments that only parameters without a meaning use."""
@@ -285,16 +284,10 @@ class Search:
         arguments: list[Node] = []
         for node in self.pattern.traced.placeholders:
             map_arg(binding.get(node), arguments.append)
-        visited: set[Node] = set()
         front = [user for node in matched for user in node.users if user not in matched]
         front += [node for node in arguments if node in matched]
-        while front:
-            node = front.pop()
-            if node in matched:
-                return "a value that the match reads depends on one that it produces"
-            if node not in visited:
-                visited.add(node)
-                front.extend(node.users)
+        if matched & reached(front, lambda node: node.users).keys():
+            return "a value that the match reads depends on one that it produces"
         return ""
 
     # -- messages ---------------------------------------------------------------------------------------------------

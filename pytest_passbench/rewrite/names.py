@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-# Canonical names of Python's operators. Those of the second table (``+=``) change their left operand in place.
+# Canonical names of Python's operators.
 OPERATORS: dict[Any, str] = {
     operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div",
     operator.floordiv: "floor_divide", operator.mod: "remainder", operator.pow: "pow", operator.neg: "neg",
@@ -19,18 +19,12 @@ OPERATORS: dict[Any, str] = {
     operator.lshift: "bitwise_left_shift", operator.rshift: "bitwise_right_shift",
     operator.lt: "lt", operator.le: "le", operator.gt: "gt", operator.ge: "ge", operator.eq: "eq", operator.ne: "ne",
 }  # fmt: skip
+_STEMS = {function.__name__.strip("_"): name for function, name in OPERATORS.items()}
+# Those that change their left operand in place (``+=``).
 INPLACE_OPERATORS: dict[Any, str] = {
-    operator.iadd: "add", operator.isub: "sub", operator.imul: "mul", operator.itruediv: "div",
-    operator.ifloordiv: "floor_divide", operator.imod: "remainder", operator.ipow: "pow",
-    operator.imatmul: "matmul", operator.iand: "bitwise_and", operator.ior: "bitwise_or",
-    operator.ixor: "bitwise_xor", operator.ilshift: "bitwise_left_shift", operator.irshift: "bitwise_right_shift",
-}  # fmt: skip
-DUNDERS = {
-    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "div": "div", "floordiv": "floor_divide",
-    "mod": "remainder", "pow": "pow", "neg": "neg", "abs": "abs", "matmul": "matmul", "and": "bitwise_and",
-    "or": "bitwise_or", "xor": "bitwise_xor", "invert": "bitwise_not", "lt": "lt", "le": "le", "gt": "gt",
-    "ge": "ge", "eq": "eq", "ne": "ne", "getitem": "getitem", "setitem": "setitem",
-}  # fmt: skip
+    getattr(operator, f"i{stem}"): name for stem, name in _STEMS.items() if hasattr(operator, f"i{stem}")
+}
+DUNDERS = {**_STEMS, "div": "div"}  # of methods: ``x.__add__(y)``, ``x.__radd__(y)``, ``x.__iadd__(y)``
 
 REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}  # of losses: ATen's numbers, and the words of torch.nn.functional
 
@@ -73,6 +67,7 @@ IRRELEVANT_IN = {"embedding": frozenset({"padding_idx"})}
 
 # Values of absent parameters. None, False and () also mean that a parameter is absent.
 ABSENT: dict[str, Any] = {"alpha": 1, "beta": 1}
+NO_DIMENSIONS = frozenset({"squeeze"})  # operators for which ``dim=()`` names none, while an absent one means all
 
 COMMUTATIVE = frozenset({
     "add", "mul", "maximum", "minimum", "eq", "ne", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and",

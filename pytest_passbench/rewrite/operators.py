@@ -1,4 +1,4 @@
-"""The names of a graph's operators, with and without those that do no work."""
+"""The names of a graph's operators, and which of them do work."""
 
 from __future__ import annotations
 
@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
-from pytest_passbench.plans.values import storage_of
 from pytest_passbench.rewrite.meta import storages, value_of
 from pytest_passbench.suite.opnames import is_metadata, op_name
 
 if TYPE_CHECKING:
     from pytest_passbench.rewrite.match import Target
 
-# Identities by definition. A pass that replaces only these has replaced no work.
-_IDENTITIES = frozenset({
-    "contiguous", "detach", "alias", "lift_fresh", "requires_grad", "positive",
-})  # fmt: skip
 _DROPOUTS = frozenset({
     "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "feature_alpha_dropout",
 })  # fmt: skip
@@ -29,31 +24,6 @@ _CASTS = frozenset({"to", "type_as"})  # the canonical names of ``x.float()``, `
 def operator_names(nodes: list[Node]) -> list[str]:
     """Return the operators' names in graph order, as a task's header lists them. Tuple items are left out."""
     return [op_name(node) for node in nodes if not is_metadata(node)]
-
-
-def covered_names(target: Target, nodes: list[Node]) -> list[str]:
-    """Return the operators' names without identities.
-
-    Identities are dropout in eval mode, contiguous, detach, a cast to the same dtype, and the like.
-    """
-    return operator_names([node for node in nodes if not is_identity(target, node)])
-
-
-def is_identity(target: Target, node: Node) -> bool:
-    """Return True if a node returns its input unchanged."""
-    call = target.calls[node]
-    if call.op in _IDENTITIES or (call.op in _DROPOUTS and call.args.get("training") is False):
-        return True
-    base = call.args.get("input")
-    before, after = value_of(base) if isinstance(base, Node) else None, value_of(node)
-    if call.inplace or not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
-        return False
-    return bool(
-        storage_of(before) == storage_of(after)
-        and before.shape == after.shape
-        and before.stride() == after.stride()
-        and before.dtype == after.dtype
-    )
 
 
 def is_work(target: Target, node: Node) -> bool:

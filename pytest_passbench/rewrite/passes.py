@@ -1,16 +1,23 @@
-"""Passes as data: a pattern, and the arguments of the kernel wrapper. A match asks :class:`Kernels` for a kernel."""
+"""Passes as data: a pattern, prepared for matching, and the arguments of the kernel wrapper.
+
+A match asks :class:`Kernels` for a kernel.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
+
+from torch.fx import Node
 
 from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.plans.graphs import Traced, from_data
 from pytest_passbench.plans.launch import Request
 from pytest_passbench.rewrite.effects import thread_inplace
+from pytest_passbench.rewrite.meta import metadata_nodes
+from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
 
 Kernel = Callable[..., Any]
 
@@ -127,3 +134,52 @@ def _registered(data: dict[str, Any], number: int, search: Any) -> Pass:
     arguments: dict[str, Any] = {"arguments": names, "calls": [], "result": {"tuple": values}}
     item = Pass.from_data({**data, "pattern": search, "replacement": arguments})
     return replace(item, decomposed=True)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A traced pattern with its operators in canonical form (``calls``).
+
+    The search starts at ``anchor``, the last returned operator. ``roots`` are the other operators that are
+    returned, or that no operator uses. ``metadata`` are the nodes that only describe tensors.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    traced: Traced
+    metadata: set[Node]
+    anchor: Node
+    roots: tuple[Node, ...]
+    calls: dict[Node, CanonicalCall] = field(default_factory=dict)
+
+    @property
+    def returned(self) -> tuple[Node, ...]:
+        """The operators whose values the pattern returns, in order, each once."""
+        nodes = [n for n in self.traced.outputs if isinstance(n, Node) and n in self.calls]
+        return tuple(dict.fromkeys(nodes))
+
+
+def prepare(name: str, traced: Traced) -> Pattern:
+    """Prepare a traced pattern. Raises PassError if it returns no value that it computed."""
+    metadata = metadata_nodes(traced.graph)
+    live = _live(traced, metadata)
+    calls = {node: canonical(node) for node in live}
+    returned = [n for n in traced.outputs if n in calls]
+    if not returned:
+        raise PassError(name, "pattern returns no value that it computed")
+    anchor = max(returned, key=live.index)
+    others = [n for n in live if n is not anchor and (n in returned or not (set(n.users) & set(live)))]
+    arguments = tuple(str(node.target) for node in traced.placeholders)
+    return Pattern(name, arguments, traced, metadata, anchor, tuple(others), calls)
+
+
+def _live(traced: Traced, metadata: set[Node]) -> list[Node]:
+    """Return the operators that an output depends on or that write in place, in order."""
+    live: set[Node] = {n for n in traced.outputs if isinstance(n, Node)}
+    for node in reversed(traced.graph.nodes):
+        if node.op in ("call_function", "call_method") and node not in metadata and canonical(node).inplace:
+            live.add(node)
+        if node in live:
+            live.update(node.all_input_nodes)
+    kinds = ("call_function", "call_method")
+    return [n for n in traced.graph.nodes if n in live and n.op in kinds and n not in metadata]

@@ -78,7 +78,9 @@ def build(
         results.append(result)
         if pipeline == "dynamo":
             return cast("GraphFunction", result.module.forward)
-        return _inductor(opaque(result.module), inputs)
+        from torch._inductor.compile_fx import compile_fx
+
+        return cast("GraphFunction", compile_fx(opaque(result.module), inputs))
 
     return _built(_compiled(gm, example_inputs, backend=backend), results)
 
@@ -155,12 +157,6 @@ def _called(call: Callable[..., Any], example_inputs: list[Any]) -> GraphFunctio
     return call
 
 
-def _inductor(gm: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-    from torch._inductor.compile_fx import compile_fx
-
-    return cast("Callable[..., Any]", compile_fx(gm, inputs))
-
-
 def _built(call: GraphFunction, results: list[Rewritten]) -> BuiltGraph:
     reports = _summed([report for result in results for report in result.reports])
     modules = [result.module for result in results if result.matches]
@@ -216,17 +212,13 @@ def _generated_code(
         call(*values)
     if not all(_computes_nothing(name) for module in modules for name in module.call.__code__.co_names):
         return GeneratedCode(launches)
-    with _replaced(modules, lambda _kernel: _nothing):
+    with _replaced(modules, lambda _kernel: lambda *_arguments: None):
         times = timeit.repeat(lambda: call(*values), number=TIMED_CALLS, repeat=REPEATS)
     return GeneratedCode(launches, min(times) / TIMED_CALLS * 1e6)
 
 
 def _computes_nothing(name: str) -> bool:
     return name in WITHOUT_WORK or name.startswith(KERNEL_NAME) or isinstance(getattr(torch, name, None), torch.dtype)
-
-
-def _nothing(*_args: Any) -> None:
-    """Stand for a kernel in a call of which only the rest is timed."""
 
 
 @contextmanager

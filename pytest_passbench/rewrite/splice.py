@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -30,12 +30,16 @@ class Splice:
         #: The operators that leave the graph.
         self.replaced = [node for node in nodes if node not in effects.writers]
 
-    def put(self, results: Callable[[], dict[Node, Node]]) -> None:
-        """Replace the nodes. ``results`` adds nodes to the graph, and returns those that stand for earlier ones."""
+    def _results(self) -> dict[Node, Node]:
+        """Add nodes to the graph, and return those that stand for earlier ones."""
+        raise NotImplementedError
+
+    def done(self) -> None:
+        """Replace the nodes."""
         last, kept_writers = self.nodes[-1], self.effects.writers
         moved = early_users(self.nodes, self.target.order)
         with self.graph.inserting_before(last.next):
-            for node, result in results().items():
+            for node, result in self._results().items():
                 node.replace_all_uses_with(result, delete_user_cb=lambda user: user not in kept_writers)
         anchor = last.next
         while anchor.meta.get("passbench_new"):
@@ -77,8 +81,8 @@ class Splice:
     ) -> Request:
         """Return the request for a kernel in place of the nodes. ``nodes`` are those whose values it returns.
 
-        A value may have any dtype and shape if nothing uses it, if it is copied into a tensor, which fits it in, and
-        if its shape depends on more than the shapes of the kernel's tensors.
+        A value may have any dtype and shape if nothing uses it, if it is copied into a tensor, or if its shape
+        depends on elements.
         """
         free, inside = any(shaped_by_values(node) for node in self.nodes), set(self.nodes)
         results = tuple(

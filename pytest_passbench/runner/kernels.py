@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import math
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -133,31 +132,17 @@ def tune(plan: LaunchPlan, kernels: Sequence[Any], device: str, code: PlanBinari
     ]
     choices: list[int] = []
     for step in [step for step in plan.steps if isinstance(step, Tuned)]:
-        choices.append(_fastest(plan, kernels, device, code, choices, len(step.choices), tensors))
+        seconds, failure = dict[int, float](), RuntimeError("no configuration")
+        for number in range(len(step.choices)):
+            try:
+                call = replay(plan, kernels, device, True, [*choices, number], code=code).call
+                seconds[number] = _seconds(call, tensors)
+            except Exception as error:
+                failure = RuntimeError(f"no configuration of the kernel can be launched; the last one says: {error}")
+        if not seconds:
+            raise failure
+        choices.append(min(seconds, key=seconds.__getitem__))
     return choices
-
-
-def _fastest(
-    plan: LaunchPlan,
-    kernels: Sequence[Any],
-    device: str,
-    code: PlanBinaries,
-    choices: list[int],
-    count: int,
-    tensors: list[torch.Tensor],
-) -> int:
-    best, fastest, failed = -1, math.inf, RuntimeError("no configuration")
-    for number in range(count):
-        try:
-            seconds = _seconds(replay(plan, kernels, device, True, [*choices, number], code=code).call, tensors)
-        except Exception as error:
-            failed = RuntimeError(f"no configuration of the kernel can be launched; the last one says: {error}")
-            continue
-        if seconds < fastest:
-            best, fastest = number, seconds
-    if best < 0:
-        raise failed
-    return best
 
 
 def _seconds(call: Callable[..., Any], tensors: list[torch.Tensor]) -> float:

@@ -26,7 +26,7 @@ from pytest_passbench.protocol import DEPTHS
 PAGE_BYTES = 4096
 HUGE_PAGE_BYTES = 2 << 20
 LINE_BYTES = 64  # of a cache line
-#: Address space at the heap's end: up to the common end, and for the outputs of a block.
+#: Address space to reserve at the heap's end: for the way to the common end, and for a block's outputs.
 RESERVE_BYTES = 512 << 20
 PIECE_BYTES, PIECES = 2048, 192  # size and number of the free pieces for small allocations
 WALL_BYTES = 24  # between two pieces, or glibc would join them
@@ -183,7 +183,9 @@ def displace(chance: random.Random, pieces: tuple[int, int]) -> None:
     forks of a template would have the same place. So each pair has another one. That turns a bias, which no interval
     shows, into chance between pairs, which the intervals include (Curtsinger and Berger 2013, "STABILIZER").
     """
-    _libc.madvise(_down(pieces[0], PAGE_BYTES), pieces[1], _POPULATE_WRITE)
+    start, size = pieces
+    first_page = _down(start, PAGE_BYTES)
+    _libc.madvise(first_page, start + size - first_page, _POPULATE_WRITE)
     for size in SHIFTS:
         _libc.malloc(size + LINE_BYTES * chance.randrange(size // LINE_BYTES))
 

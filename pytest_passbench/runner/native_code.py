@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pytest_passbench.plans.launch import Allocate, Copy, Fill, Form, Launch, LaunchPlan, Operand
+from pytest_passbench.plans.launch import Allocate, Copy, Fill, Form, Launch, LaunchPlan, Operand, operands_in
 from pytest_passbench.runner.engine import Engine, PlanFields
 
 ALLOCATE, RELEASE, FILL, COPY, LAUNCH, DESCRIBE = range(6)
@@ -241,7 +241,7 @@ def _used(plan: LaunchPlan) -> list[int]:
             operands: list[Any] = [step.target] if isinstance(step, Fill) else [step.target, step.origin]
         else:
             operands = list(step.arguments) if isinstance(step, Launch) else []
-        indices |= {item.index for item in operands if isinstance(item, Operand) and item.source == "argument"}
+        indices |= {operand.index for operand in operands_in(operands) if operand.source == "argument"}
     return sorted(indices)
 
 

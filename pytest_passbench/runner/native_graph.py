@@ -97,8 +97,8 @@ class _GraphAssembler:
     """The writer of a graph's steps. It raises NotNative.
 
     ``lasting`` are the registers of the buffers that the graph returns. ``ends`` has the registers of other buffers
-    by the last node that uses them. Both are known once the graph was written without them: ``outputs`` are the
-    returned tensors, ``buffers`` the registers of all plans' results, ``uses`` the last node that uses each register.
+    by the last node that uses them. A first writing without them gives both: ``outputs`` are the returned tensors,
+    ``buffers`` the registers of all plans' results, ``uses`` the last node that uses each register.
     """
 
     def __init__(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import random
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -12,7 +14,9 @@ import torch
 from pytest_passbench.plans.launch import TritonType
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_guards = getattr(torch._C._dynamo, "guards", None)
+POOL_ELEMENTS = 1 << 14
+RANDOM_PART = 16  # one element in so many has random bits
+MAX_SCALE_EXPONENT = 1.0  # the values' deviation is between 1 / 10 and 10
 
 
 class WrongArgument(RuntimeError):
@@ -49,26 +53,11 @@ def fill_with_ones(tensor: torch.Tensor) -> None:
     tensor.fill_(1)
 
 
-class ConstantPool:
-    """An allocator that gives the same tensor for each layout, which ``fill`` filled once."""
-
-    def __init__(self, plain: Callable[..., torch.Tensor], fill: Callable[[torch.Tensor], None]) -> None:
-        self._filled = FillingAllocator(plain, fill)
-        self._pool: dict[Any, torch.Tensor] = {}
-
-    def __call__(self, shape: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
-        key = shape, strides, dtype
-        tensor = self._pool.get(key)
-        if tensor is None:
-            tensor = self._pool[key] = self._filled(shape, strides, dtype)
-        return tensor
-
-
 def allocator(device: str) -> Callable[..., torch.Tensor]:
     """Return a function of (shape, strides, dtype) that allocates a tensor on ``device``."""
     if device == "cpu":
-        fast = getattr(_guards, "_empty_strided_cpu", None)
-        return fast or (lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype))
+        fast: Callable[..., torch.Tensor] = torch._C._dynamo.guards._empty_strided_cpu
+        return fast
     there = torch.device(device)
     return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype, device=there)
 
@@ -82,31 +71,6 @@ def reinterpret(
         return torch.as_strided(base, shape, strides, start // base.element_size())
     whole = torch.empty(0, dtype=dtype, device=base.device)
     return whole.set_(base.untyped_storage(), start // whole.element_size(), shape, strides)
-
-
-def layout_check() -> Callable[..., None]:
-    """Return torch's compiled check of a tensor's shape and strides, or a check in Python if torch has none."""
-    return getattr(_guards, "assert_size_stride", _check_in_python)
-
-
-def _check_in_python(tensor: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
-    if tensor.shape != shape or tensor.stride() != strides:
-        raise WrongArgument(
-            f"recorded for shape {shape} and strides {strides}, called with {tuple(tensor.shape)}, {tensor.stride()}"
-        )
-
-
-def refuse_argument(name: str) -> None:
-    """Raise WrongArgument for an argument of another dtype or alignment."""
-    raise WrongArgument(f"argument {name} has another dtype or alignment than when the plan was recorded")
-
-
-def refuse_shared(name: str, other: str) -> None:
-    """Raise WrongArgument for an argument that shares memory with another."""
-    raise WrongArgument(
-        f"argument {name}, which the plan writes to, shares memory with argument {other};"
-        " a plan is recorded on arguments that share none"
-    )
 
 
 def constant_table(content: str, device: str) -> torch.Tensor:
@@ -125,10 +89,6 @@ def constant_table(content: str, device: str) -> torch.Tensor:
     return table
 
 
-def do_nothing(*_arguments: Any) -> None:
-    """Do nothing, in place of a kernel."""
-
-
 def triton_type(value: TritonType) -> Any:
     """Return the dtype of Triton's. Raises WrongArgument if this Triton has none of that name."""
     import triton.language as tl
@@ -137,3 +97,44 @@ def triton_type(value: TritonType) -> Any:
     if not isinstance(dtype, tl.dtype):
         raise WrongArgument(f"Triton has no dtype {value.name[:40]!r}")
     return dtype
+
+
+class Contents:
+    """A source of contents of memory, drawn from a seed: finite numbers of ordinary size, and some random bits.
+
+    They look like an earlier answer. Memory full of one value would tell a kernel that it is audited.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)
+        self._drawn = torch.Generator().manual_seed(self._chance.getrandbits(63))
+        self._scale = 10 ** self._chance.uniform(-MAX_SCALE_EXPONENT, MAX_SCALE_EXPONENT)
+        self._pool = cache(self._pool_of)
+
+    def fill(self, tensor: torch.Tensor) -> None:
+        """Fill all memory that a tensor's storage has."""
+        pool = self._pool(tensor.dtype).to(tensor.device)
+        whole = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+        start = self._chance.randrange(POOL_ELEMENTS) * tensor.element_size()
+        turned = pool.roll(start)
+        for begin in range(0, whole.numel(), turned.numel()):
+            piece = whole[begin : begin + turned.numel()]
+            piece.copy_(turned[: piece.numel()])
+
+    def pattern(self, dtype: torch.dtype) -> bytes:
+        """Return contents of :data:`POOL_ELEMENTS` elements of ``dtype``."""
+        start = self._chance.randrange(POOL_ELEMENTS) * torch.empty(0, dtype=dtype).element_size()
+        return bytes(self._pool(dtype).roll(start).numpy())
+
+    def _pool_of(self, dtype: torch.dtype) -> torch.Tensor:
+        if dtype is torch.bool:
+            return torch.randint(0, 2, (POOL_ELEMENTS,), generator=self._drawn, dtype=torch.uint8)
+        size = torch.empty(0, dtype=dtype).element_size()
+        bits = torch.randint(0, 256, (POOL_ELEMENTS, size), generator=self._drawn, dtype=torch.uint8)
+        if not dtype.is_floating_point:
+            return bits.flatten()
+        values = (torch.randn(POOL_ELEMENTS, generator=self._drawn) * self._scale).to(dtype)
+        rest = bits.view(dtype).flatten().float()
+        places = (torch.arange(POOL_ELEMENTS) % RANDOM_PART == 0) & rest.isfinite()
+        raw = values.view(torch.uint8).reshape(POOL_ELEMENTS, size)
+        return torch.where(places[:, None], bits, raw).flatten()

@@ -13,6 +13,7 @@ import linecache
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -32,23 +33,19 @@ from pytest_passbench.plans.launch import (
     TritonLaunch,
     TritonType,
     Tuned,
+    operands_in,
 )
 from pytest_passbench.plans.values import tensors_in
 from pytest_passbench.runner.cuda.machine_code import PlanBinaries
 from pytest_passbench.runner.engine import Engine
-from pytest_passbench.runner.memory_contents import Contents
 from pytest_passbench.runner.native_code import DTYPE_CODES, CppFunction, Executable, NativePlan, NotNative
 from pytest_passbench.runner.plan_runtime import (
-    ConstantPool,
+    Contents,
     FillingAllocator,
     WrongArgument,
     allocator,
     constant_table,
-    do_nothing,
     fill_with_ones,
-    layout_check,
-    refuse_argument,
-    refuse_shared,
     reinterpret,
     triton_type,
     zero,
@@ -67,6 +64,8 @@ _CTYPES: dict[str, Any] = {
 #: What fills the constant results of a plan without kernels.
 _CONSTANTS: dict[str, Callable[[torch.Tensor], None]] = {"zeros": zero, "ones": fill_with_ones}
 _NAMES = {"argument": "a", "buffer": "b", "table": "t"}
+_OTHER_FORM = "has another dtype or alignment than when the plan was recorded"
+_APART = "a plan is recorded on arguments that share none"
 _count = itertools.count()
 
 
@@ -96,7 +95,7 @@ class Replayed:
         """Replace the C++ kernels by a function that does nothing, and the allocator by one of zeros."""
         kernels = {name: value for name, value in self.namespace.items() if isinstance(value, CppFunction)}
         self._awake = {**kernels, "empty": self.namespace["empty"]}
-        self.namespace.update(dict.fromkeys(kernels, do_nothing))
+        self.namespace.update(dict.fromkeys(kernels, lambda *_arguments: None))
         self.namespace["empty"] = FillingAllocator(self.namespace["empty"], zero)
         if self.native is not None:
             self.native.rest()
@@ -114,7 +113,8 @@ class Replayed:
         "fresh" memory as it comes.
         """
         plain = self._awake["empty"]
-        self.namespace["empty"] = plain if contents == "fresh" else ConstantPool(plain, _CONSTANTS[contents])
+        filled = None if contents == "fresh" else cache(FillingAllocator(plain, _CONSTANTS[contents]))
+        self.namespace["empty"] = filled or plain
         if self.native is not None:
             self.native.idle()
 
@@ -122,11 +122,6 @@ class Replayed:
         """Do what ``other`` does, a replay of the same plan, wherever this one's callable is in a graph by now."""
         self.call.__code__ = other.call.__code__
         self.namespace.update(other.namespace)
-
-    @property
-    def idles(self) -> bool:
-        """True if the plan has an idle form, with results of zeros and fills: Triton's kernels have none."""
-        return not self.plan.uses_triton
 
 
 def cpp_function(library: ctypes.CDLL, name: str, parameters: Sequence[str]) -> Any:
@@ -222,10 +217,9 @@ class _PlanPrinter:
             "__name__": "passbench",
             "empty": allocator(device),
             "view": reinterpret,
-            "check": layout_check(),
+            "check": torch._C._dynamo.guards.assert_size_stride,
             "leaves": tensors_in,
-            "wrong": refuse_argument,
-            "shared": refuse_shared,
+            "WrongArgument": WrongArgument,
             "inf": math.inf,
             "nan": math.nan,
             "device": torch.device(device),
@@ -238,7 +232,7 @@ class _PlanPrinter:
         for index, tensor in enumerate(self._plan.tensors):
             shape, strides = _numbers(tensor.form.shape), _numbers(tensor.form.strides)
             self._add(f"check(a{index}, {shape}, {strides})")
-            self._add(f"if a{index}.dtype is not dtype_{tensor.form.dtype}: wrong('a{index}')")
+            self._refuse_if(f"a{index}.dtype is not dtype_{tensor.form.dtype}", f"a{index} {_OTHER_FORM}")
         self._apart()
         if native is not None:
             self._native_steps(native)
@@ -256,11 +250,16 @@ class _PlanPrinter:
         for index, other in itertools.combinations(range(len(sizes)), 2):
             if sizes[index] and sizes[other] and (index in self._written or other in self._written):
                 first, second = self._address(f"a{index}"), self._address(f"a{other}")
-                names = (f"a{index}", f"a{other}") if index in self._written else (f"a{other}", f"a{index}")
-                self._add(f"if -{sizes[index]} < {first} - {second} < {sizes[other]}: shared{names!r}")
+                target, neighbour = (index, other) if index in self._written else (other, index)
+                reason = f"a{target}, which the plan writes to, shares memory with argument a{neighbour}; {_APART}"
+                self._refuse_if(f"-{sizes[index]} < {first} - {second} < {sizes[other]}", reason)
 
     def _add(self, line: str) -> None:
         self._lines.append(line)
+
+    def _refuse_if(self, condition: str, reason: str) -> None:
+        """Print a check of an argument. ``reason`` begins with the argument's name."""
+        self._add(f"if {condition}: raise WrongArgument({f'argument {reason}'!r})")
 
     def _native_steps(self, native: NativePlan) -> None:
         """Print the returned buffers' allocations, and a call of the engine for all else."""
@@ -270,13 +269,8 @@ class _PlanPrinter:
                 self._allocate(replace(step, fill=None))
             else:
                 self._buffers.append(step.form)  # scratch memory, which the engine allocates
-        launched = {
-            value.index
-            for step in self._plan.steps
-            if isinstance(step, Launch)
-            for value in step.arguments
-            if isinstance(value, Operand) and value.source == "argument"
-        }
+        arguments = [step.arguments for step in self._plan.steps if isinstance(step, Launch)]
+        launched = {operand.index for operand in operands_in(arguments) if operand.source == "argument"}
         for index in sorted(launched):
             self._pointer(Operand("argument", index, 0, self._plan.tensors[index].form))
         addresses = [self._address(f"{_NAMES[source]}{index}") for source, index in native.inputs]
@@ -344,7 +338,7 @@ class _PlanPrinter:
         if operand.source == "argument" and base not in self._aligned:
             self._aligned.add(base)
             expected = self._plan.tensors[operand.index].misaligned
-            self._add(f"if {address} & {ALIGNMENT_BYTES - 1} != {expected}: wrong({base!r})")
+            self._refuse_if(f"{address} & {ALIGNMENT_BYTES - 1} != {expected}", f"{base} {_OTHER_FORM}")
         return f"{address} + {operand.offset}" if operand.offset else address
 
     def _address(self, base: str) -> str:
@@ -374,7 +368,6 @@ class _PlanPrinter:
         return self._value(value)
 
     def _value(self, value: Any) -> str:
-        """Return the text of a constant or an operand."""
         if isinstance(value, Operand):
             return self._tensor(value)
         if isinstance(value, (tuple, list)):

@@ -50,7 +50,6 @@ def _changes_in_place(module: GraphModule) -> bool:
 
 
 def _search(module: GraphModule, inputs: Sequence[torch.Tensor], answer: Sequence[torch.Tensor]) -> list[int]:
-    """Return the elements of :class:`RoundingSearch`'s result."""
     variants = Variants(module, inputs)
     end, nodes = time.monotonic() + SECONDS, list(module.graph.nodes)
 
@@ -103,16 +102,12 @@ class Variants:
             eager[node] = self._eager(node, eager)
             if node.op in ("call_function", "call_method") and _is_half(eager[node]):
                 self._halves.add(node)
-                self._note(node, eager)
+                value = eager[node]
+                wide = self._wide(node, eager)
+                if isinstance(value, torch.Tensor) and not torch.equal(wide.float(), value.float()):
+                    self.rounded[node] = value.dtype
         self._output = next(node for node in module.graph.nodes if node.op == "output")
         self._answers = _leaves(eager[self._output])
-
-    def _note(self, node: Node, eager: dict[Node, Any]) -> None:
-        """Note a node as rounded if its result in float32 is not a number of its dtype in every element."""
-        value = eager[node]
-        wide = self._wide(node, eager)
-        if isinstance(value, torch.Tensor) and not torch.equal(wide.float(), value.float()):
-            self.rounded[node] = value.dtype
 
     def outputs(self, unrounded: frozenset[Node]) -> list[torch.Tensor]:
         """Return the outputs, of eager's dtypes, if the results of ``unrounded`` stay in float32."""

@@ -16,10 +16,8 @@ import torch
 
 from pytest_passbench.protocol import (
     DONE,
-    FLAG_COLLECT,
     FLAG_EMPTY,
     FLAG_NATIVE,
-    FLAG_PREPARE,
     GO,
     OUTCOME_OK,
     OUTCOME_RAISED,
@@ -42,7 +40,7 @@ class PythonBlock:
     count as further outputs.
     """
 
-    #: True if each depth of the stack has objects of Python's, and pages that are touched with them.
+    #: True if each depth of the stack has Python objects of its own, so that a rehearsal has to run at each.
     has_objects_at_depths = True
 
     def __init__(
@@ -56,28 +54,16 @@ class PythonBlock:
         self.inputs, self.places = pages.address, dict[str, int]()
         self._layout = pages.layout
 
-    def prepare(self, calls: int) -> None:
-        """Put the inputs of ``calls`` calls in place. On the CPU they are in the shared pages already."""
-
-    def collect(self, call: int) -> None:
-        """Copy a call's outputs to the host. On the CPU there is nothing to copy."""
-
-    def step(self, flags: int, calls: int) -> bool:
-        """Do what only a device needs, outside of the clock. Return False if ``flags`` ask for nothing such."""
-        if flags & FLAG_PREPARE:
-            self.prepare(calls)
-        elif flags & FLAG_COLLECT:
-            self.collect(calls)
-        else:
-            return False
-        return True
+    def step(self, _flags: int, _calls: int) -> bool:
+        """Do what only a device needs, outside of the clock. Return False if the flags ask for nothing such."""
+        return False
 
     def close(self) -> None:
         """Give back what the process would keep otherwise. On the CPU it ends with its runner."""
 
     def run(self, calls: int) -> None:
         """Make the calls and describe their outputs in the tables."""
-        self.results = self._mutating(self.call, calls) if self.mutated else self._plain(self.call, calls)
+        self.results = self._calls(self.call, calls)
         self.tables.write(self.results)
 
     def forget(self) -> None:
@@ -101,13 +87,12 @@ class PythonBlock:
         """Run the same block around a call that returns earlier outputs."""
         outputs = self.results[0][: len(self.results[0]) - len(self.mutated)]
         call = lambda *_inputs: outputs  # noqa: E731 - as short as a call can be
-        results = self._mutating(call, calls) if self.mutated else self._plain(call, calls)
-        self.tables.write(results)
+        self.tables.write(self._calls(call, calls))
 
-    def _plain(self, call: Callable[..., Any], calls: int) -> list[Any]:
-        return [call(*slot) for slot in self.slots[:calls]]
-
-    def _mutating(self, call: Callable[..., Any], calls: int) -> list[Any]:
+    def _calls(self, call: Callable[..., Any], calls: int) -> list[Any]:
+        """Return the results of calls. The private copies of inputs are among them."""
+        if not self.mutated:
+            return [call(*slot) for slot in self.slots[:calls]]
         results = []
         for slot, copies in zip(self.slots[:calls], self.copies, strict=False):
             inputs = self._with_copies(slot, copies)
@@ -152,7 +137,7 @@ def serve(
 ) -> None:
     """Run a block of ``rehearsal`` calls, announce the tables, and run blocks until the judge hangs up.
 
-    Raises FilterRefused if the kernel does not take the process's filter.
+    Raises RuntimeError if the kernel does not take the process's filter.
     """
     harden.dumpable()
     if threads != torch.get_num_threads():

@@ -128,15 +128,6 @@ def enclose(log_fd: int, limits: dict[str, Any]) -> None:
     seccomp.untrusted(network=limits["network"], driver=limits["driver"])
 
 
-def _rest() -> None:
-    """Stop this process until the judge continues it for the next order.
-
-    The judge waits for the stop. If the judge sent the signal, the process would need the core to stop, and a new
-    runner may hold it by then.
-    """
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
 def _build(channel: socket.socket, message: dict[str, Any], pages_fd: int) -> Ready | None:
     """Return the ordered program, or report the failure to the judge and return None."""
     try:
@@ -166,7 +157,7 @@ def _ready(order: Order, pages: MappedPages, channel: socket.socket) -> Ready:
     warm["interpreted"] = kernels.triton and order.device == "cpu"
     native = _native(built, kernels, pages)
     report = {**report, "missed": False, **warm, "native": native is not None}
-    report["idles"] = order.device == "cpu" and all(plan.idles for plan in kernels.replayed)
+    report["idles"] = order.device == "cpu" and not kernels.triton  # Triton's kernels have no idle form
     return Ready(built.call, pages, report, order.device, kernels.replayed, native, sizes)
 
 
@@ -236,7 +227,9 @@ def _explained(error: BaseException) -> str:
 
 def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
     while True:
-        _rest()
+        # Until the judge continues it. If the judge sent the signal, this process would need the core to stop, and a
+        # new runner may hold it by then.
+        os.kill(os.getpid(), signal.SIGSTOP)
         try:
             message, fds = receive(channel)
         except ProtocolError:
@@ -316,7 +309,6 @@ def _serve(channel: socket.socket, message: dict[str, Any], ready: Ready, shared
 
 
 def _wake(ready: Ready) -> None:
-    """Put the kernels in place."""
     for plan in ready.replayed:
         plan.wake()
     if ready.native is not None:

@@ -21,8 +21,14 @@ from typing import Any
 from pytest_passbench.protocol import READ, ProtocolError, receive, send, to_the_end
 from pytest_passbench.runner import memory
 from pytest_passbench.walls import harden, seccomp
-from pytest_passbench.walls.confine import confine
+from pytest_passbench.walls.confine import confine, reap
 
+_MAINS = {  # of what is forked here
+    "reader": "reader.main",
+    "keeper": "runner.cuda.keeper",
+    "matcher": "runner.first_match",
+    "template": "runner.template",
+}
 _modes = dict[Path, int]()  # of the folders that readers may write to, before the first reader
 _children = set[int]()  # templates and readers that were forked here and not reaped yet
 
@@ -46,7 +52,10 @@ def main() -> None:
     imports = memory.Imports()
     _import(wants)
     if libraries:
-        _load_engine(libraries[0])
+        from pytest_passbench.runner import engine
+
+        engine.load(f"/proc/self/fd/{libraries[0]}")
+        os.close(libraries[0])
     imports.keep()
     send(channel, {"status": "ready"})
     while True:
@@ -61,15 +70,15 @@ def _import(wants: dict[str, Any]) -> None:
     import torch
 
     torch.set_num_threads(1)
+    import triton.language  # noqa: F401
+
     if wants["pipeline"] == READ:
         from pytest_passbench.reader.main import warm_up
 
-        _import_triton()
         warm_up()
     else:
         from pytest_passbench.runner import template  # noqa: F401 - and what a template needs
 
-        _import_triton()
         if wants["device"]:
             _import_compilers()
         else:
@@ -82,13 +91,6 @@ def _import(wants: dict[str, Any]) -> None:
 def _freeze() -> None:
     gc.collect()
     gc.freeze()  # a fork's collections then walk its own objects only
-
-
-def _load_engine(descriptor: int) -> None:
-    from pytest_passbench.runner import engine
-
-    engine.load(f"/proc/self/fd/{descriptor}")
-    os.close(descriptor)
 
 
 def _warm_up(pipeline: str) -> None:
@@ -127,14 +129,7 @@ def opened_devices(descriptors: Path = Path("/proc/self/fd")) -> list[str]:
     return sorted(path for path in targets if path.startswith("/dev/nvidia"))
 
 
-def _import_triton() -> None:
-    with contextlib.suppress(ImportError):
-        import triton.language  # noqa: F401
-
-
 def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
-    from pytest_passbench.walls.confine import reap
-
     if message["op"] == "reap":
         ended = reap()  # orphans too, which become children of this process
         send(channel, {"ended": [[pid, number] for pid, number in ended if pid in _children]})
@@ -159,32 +154,12 @@ def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> N
     pid = os.fork()
     if pid == 0:
         channel.close()
-        _become(message, fds)
+        with to_the_end():  # in any case the judge sees the socket close
+            importlib.import_module(f"pytest_passbench.{_MAINS[message['op']]}").main(message, fds)
     _children.add(pid)
     for fd in fds:
         os.close(fd)
     send(channel, {"forked": pid})
-
-
-def _become(message: dict[str, Any], fds: list[int]) -> None:
-    """Run the process that is ordered, and end it. In any case the judge sees the socket close."""
-    with to_the_end():
-        if message["op"] == "reader":
-            from pytest_passbench.reader.main import main as reader_main
-
-            reader_main(message, fds)
-        elif message["op"] == "keeper":
-            from pytest_passbench.runner.cuda.keeper import main as keeper_main
-
-            keeper_main(message, fds)
-        elif message["op"] == "matcher":
-            from pytest_passbench.runner.first_match import main as matching_main
-
-            matching_main(message, fds)
-        else:
-            from pytest_passbench.runner.template import main as template_main
-
-            template_main(message, fds)
 
 
 def unpack_candidate(archive: int, folder: Path) -> bool:

@@ -68,8 +68,8 @@ def same_layout() -> None:
 def limit_resources(memory: int | None, file_bytes: int | None, processes: int) -> None:
     """Set hard limits: bytes of address space and of a file, and the number of this user's processes.
 
-    None is no limit. Core dumps are switched off. A process may have 256 open files, and its user as many in messages
-    that nobody has read, so that the judge, whose limit is higher, can always send one.
+    None is no limit. Core dumps are switched off. A process may have 256 open files. The kernel allows its user as
+    many descriptors in unread messages; the judge's limit is higher, so it can always send one.
     """
     limits = {
         resource.RLIMIT_CORE: 0,

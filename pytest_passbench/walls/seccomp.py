@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterable
 
 from pytest_passbench.walls import jit_code
-from pytest_passbench.walls.syscalls import SYSCALL_TABLES, SyscallTable
+from pytest_passbench.walls.syscalls import OF_ITSELF, SIGNALS, SYSCALL_TABLES, SyscallTable
 
 ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 DENY, ABSENT = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
@@ -42,10 +42,6 @@ _SIGABRT, _SIGKILL, _SIGCHLD, _SIGCONT, _TIOCSCTTY = 6, 9, 17, 18, 0x540E
 _F_SETSIG, _F_SETLEASE, _F_NOTIFY, _F_SETDELEG = 10, 1024, 1026, 1040
 
 
-class FilterRefused(Exception):
-    """The kernel does not take a filter. Nothing untrusted may run without it where system calls are tabulated."""
-
-
 def works() -> bool:
     """Return False if the kernel refuses a filter that this machine has. A fork tries it."""
     child = os.fork()
@@ -65,7 +61,8 @@ def untrusted(network: bool = True, driver: bool = False) -> None:
 
     ``network=False`` denies sockets too, except socket pairs. It is for sandboxes without a network namespace. With
     ``driver`` Unix sockets of packets in sequence stay, since CUDA's driver binds one. Nothing is denied where the
-    machine's system calls are not tabulated, as the run's header says. Raises FilterRefused.
+    machine's system calls are not tabulated, as the run's header says. Raises RuntimeError if the
+    kernel does not take the filter.
     """
     machine = SYSCALL_TABLES.get(platform.machine())
     if machine is None:
@@ -75,9 +72,9 @@ def untrusted(network: bool = True, driver: bool = False) -> None:
     lines += answer(DENY, [calls[name] for name in machine.denied])
     if not network:
         lines += _packets(calls["socket"]) if driver else answer(DENY, [calls["socket"]])
-    for name in machine.of_itself:
+    for name in OF_ITSELF:
         lines += unless(calls[name], 0, [op(JUMP_EQUAL, 1, 0, 0)])
-    for name, argument in machine.signals:
+    for name, argument in SIGNALS:
         lines += unless(calls[name], argument, [op(JUMP_EQUAL, 0, 1, _SIGCONT)])
     for command in (_F_SETSIG, _F_SETLEASE, _F_NOTIFY, _F_SETDELEG):
         lines += unless(calls["fcntl"], 1, [op(JUMP_EQUAL, 0, 1, command)])
@@ -114,7 +111,7 @@ class MeasuredFilters:
         self._maps = -1
 
     def install(self, threads: int) -> None:
-        """Install the filter of this process for good. Raises FilterRefused."""
+        """Install the filter of this process for good. Raises RuntimeError if the kernel does not take it."""
         first = self._plain if threads == 1 else self._first or self._plain
         if first is not self._plain:
             self._left, self._maps = self._threads, os.open("/proc/self/maps", os.O_RDONLY | os.O_CLOEXEC)
@@ -123,7 +120,7 @@ class MeasuredFilters:
     def settle(self) -> None:
         """Make code read-only and deny new executable memory, if that was allowed in the first block.
 
-        Raises FilterRefused.
+        Raises RuntimeError if the kernel does not take the filter.
         """
         left, self._left = self._left, None
         if left is not None:
@@ -258,11 +255,14 @@ class Filter:
         self._header = ctypes.create_string_buffer(struct.pack("@HxxxxxxP", len(program), place))
 
     def install(self) -> None:
-        """Install the filter in this process for good. Raises FilterRefused."""
+        """Install the filter in this process for good. Raises RuntimeError if the kernel does not take it.
+
+        Nothing untrusted may run without it where system calls are tabulated.
+        """
         for place in self._pid_places:
             struct.pack_into("<I", self._program, place, os.getpid())
         zero, pointer = ctypes.c_ulong(0), ctypes.c_ulong(ctypes.addressof(self._header))
         mode, flags = ctypes.c_ulong(_SET_MODE_FILTER), ctypes.c_ulong(_ALL_THREADS)
         _libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero)
         if _libc.syscall(ctypes.c_long(self._number), mode, flags, pointer):
-            raise FilterRefused(REFUSED)
+            raise RuntimeError(REFUSED)

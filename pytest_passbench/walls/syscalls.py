@@ -104,9 +104,7 @@ class SyscallTable:
 
     arch: int
     calls: dict[str, int]
-    signals: tuple[tuple[str, int], ...] = SIGNALS
     denied: tuple[str, ...] = _DENIED
-    of_itself: tuple[str, ...] = OF_ITSELF
     allowed: tuple[str, ...] = _ALLOWED
     processes: tuple[str, ...] = _PROCESSES
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -131,6 +132,9 @@ def broken(tmp_path, kind):
     if kind == "file":
         root.write_text("")
         return root
+    if kind == "FIFO":
+        os.mkfifo(root)
+        return root
     pass_dir(root, "a")
     if kind == "empty":
         for file in root.iterdir():
@@ -152,6 +156,7 @@ def broken(tmp_path, kind):
     [
         ("missing", "does not exist"),
         ("file", "is a file"),
+        ("FIFO", "is a FIFO"),
         ("empty", "is empty"),
         ("no manifest", f"no {MANIFEST}"),
         ("link out", "leads out"),

@@ -126,6 +126,17 @@ def test_a_model_runs_with_a_candidate_s_passes(tmp_path, x):
 
 
 @torch.no_grad()
+def test_an_identity_that_a_kernel_replaces_is_not_left_to_eager(tmp_path, x):
+    folder = candidate(tmp_path / "c")
+    text = ADD_RELU.replace("torch.relu(x + y)", "torch.relu(torch.nn.functional.dropout(x, 0.1, False) + y)")
+    (folder / "add_relu.py").write_text(text)
+    backend = pytest_passbench.backend(folder)
+    torch.compile(lambda x: torch.relu(F.dropout(x, 0.1, False) + x * 2), backend=backend)(x)
+    assert str(backend.report()).startswith("1 graph; kernels replace 3 of 4 operators")
+    assert backend.report().left == {"mul": 1}
+
+
+@torch.no_grad()
 def test_a_wrapper_is_recorded_once_for_like_matches_and_anew_for_others(tmp_path, x, capsys):
     """So a model of many layers takes no longer than one of few."""
     folder = candidate(tmp_path / "c", "    print('recorded')\n" + WHOLE_WRAPPER)

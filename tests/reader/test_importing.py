@@ -8,6 +8,7 @@ import textwrap
 import pytest
 
 from pytest_passbench.reader.importing import load_passes
+from pytest_passbench.reader.trace import trace
 from pytest_passbench.rewrite.passes import PassError
 
 PASS = """
@@ -161,3 +162,18 @@ def test_faults_name_the_pass_and_the_place(folder, text, message):
         load_passes(folder, ["one"])
     assert caught.value.name == "one"
     assert str(caught.value).startswith("pass one: ")
+
+
+def test_the_place_is_named_in_a_folder_called_torch(folder):
+    write(folder / "torch", one="import torch\nkernel = torch.relu" + PASS.replace("x.relu()", "x.relu() + missing"))
+    item = load_passes(folder / "torch", ["one"])[0]
+    with pytest.raises(PassError, match=r"NameError: .*missing.*/torch/one\.py:4\)"):
+        trace("one", "pattern", item.pattern, ["x"])
+
+
+def test_the_place_is_in_the_folder_and_not_in_one_whose_name_goes_on(folder):
+    beside = folder.with_name(folder.name + "_more")
+    write(beside, other="1 / 0")
+    write(folder, one=f"import sys\nsys.path.append({str(beside)!r})\nimport other" + PASS)
+    with pytest.raises(PassError, match=r"import failed: ZeroDivisionError: .*/gelu_passes/one\.py:3\)"):
+        load_passes(folder, ["one"])

@@ -44,7 +44,7 @@ def judged(bench: Any, wrapper: Callable[..., str]) -> Callable[..., Any]:
         ),
         (
             "out = torch.empty_like(x)\nlib.gelu_add(x.data_ptr() + (1 << 32), y, out, x.numel())\nreturn out", "",
-            "passes an address of no tensor that it was given or made",
+            "passes an address that lies in no tensor of this call",
         ),
         (
             LAUNCH + "lib.gelu_add(x, y, out, x.data_ptr())\nreturn out", "",
@@ -52,7 +52,7 @@ def judged(bench: Any, wrapper: Callable[..., str]) -> Callable[..., Any]:
         ),
         (
             LAUNCH + "KEPT[0].copy_(x)\nreturn out", "KEPT = torch.zeros(9999, 16, 32)",
-            "uses a tensor made outside the call",
+            "made outside the call; all such tensors together may have 512 KiB, on the CPU",
         ),
         (LAUNCH + "out.set_(x)\nreturn out", "", "changes what memory a tensor has"),
     ],

@@ -269,6 +269,8 @@ NEAR_MISSES = [
     (lambda x: F.mse_loss(x, x), "torch.nn.functional.mse_loss(in_0, in_0, reduction='sum')", "argument reduction"),
     (lambda x: x.var(-1), "in_0.var(-1, unbiased=False)", "correction"),
     (lambda x: x * x, "in_0 * in_1", "expected in_"),
+    (lambda x: x.squeeze(), "in_0.squeeze(())", "argument dim: expected None, found ()"),
+    (lambda x: x[None], "in_0[False]", "argument index: expected None, found False"),
 ]
 
 
@@ -278,6 +280,18 @@ def test_near_misses_do_not_match_and_say_why(pattern, target, why):
     result, before = rewrite(f"return ({target},)", pattern, *tensors)
     assert result.module is before
     assert why in result.reports[0].miss
+
+
+@pytest.mark.parametrize(
+    ("pattern", "body"),
+    [
+        (lambda x: x << 1, "return (in_0.__lshift__(1),)"),
+        (lambda x: x.__rshift__(1), "return (in_0 >> 1,)"),
+        (lambda x: (x + 1).__irshift__(1) * 3, "a = in_0 + 1\na.__irshift__(1)\nreturn (a * 3,)"),
+    ],
+)
+def test_spellings_of_a_shift_match(pattern, body):
+    check(body, pattern, torch.arange(8))
 
 
 def test_two_and_two_point_zero_differ_for_integers():

@@ -101,6 +101,28 @@ def test_where_the_heap_is_not_in_one_piece_imports_are_left_alone():
     assert len({total for _size, total in shown}) == 2
 
 
+TOUCHED = """
+import ctypes, mmap, random
+from pytest_passbench.runner import memory
+
+libc, size, not_huge = ctypes.CDLL(None), 4 * memory.PAGE_BYTES, 15
+libc.mmap.restype = ctypes.c_void_p
+place = ctypes.c_void_p(libc.mmap(None, ctypes.c_size_t(size), 3, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0))
+libc.madvise(place, ctypes.c_size_t(size), not_huge)
+memory.displace(random.Random(0), (place.value + memory.PAGE_BYTES - 8, 2 * memory.PAGE_BYTES))
+present = (ctypes.c_ubyte * 4)()
+libc.mincore(place, ctypes.c_size_t(size), present)
+print(*present)
+"""
+
+
+def test_all_pages_of_the_pieces_are_touched_wherever_they_begin():
+    done = subprocess.run([sys.executable, "-c", TOUCHED], capture_output=True, text=True, check=True)
+    if done.stdout == "0 0 0 0\n":
+        pytest.skip("this kernel does not know MADV_POPULATE_WRITE")
+    assert done.stdout == "1 1 1 0\n"
+
+
 HEAPS = """
 import ctypes, os, random
 from pytest_passbench.runner import memory

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from pytest_passbench.judge.arms import sandbox
-from pytest_passbench.walls.syscalls import SYSCALL_TABLES
+from pytest_passbench.walls.syscalls import OF_ITSELF, SIGNALS, SYSCALL_TABLES
 from support.paths import TESTS
 
 pytestmark = pytest.mark.skipif(platform.machine() not in SYSCALL_TABLES, reason="no filters for this machine")
@@ -84,8 +84,8 @@ def test_rules_of_landlock_that_the_kernel_refuses_end_a_process():
 
 def test_both_machines_have_numbers_for_all_that_the_filters_name():
     for machine in SYSCALL_TABLES.values():
-        named = {name for name, _argument in machine.signals}
-        named |= {*machine.denied, *machine.of_itself, *machine.allowed, *machine.processes}
+        named = {name for name, _argument in SIGNALS}
+        named |= {*machine.denied, *OF_ITSELF, *machine.allowed, *machine.processes}
         named |= {"socket", "clone", "clone3", "fcntl", "ioctl", "prctl", "mmap", "mprotect", "seccomp"}
         assert named <= set(machine.calls)
         assert len(set(machine.calls.values())) == len(machine.calls)

@@ -3,9 +3,8 @@
 These modules import neither torch nor Triton. They run nothing of the candidate.
 """
 
-from pytest_passbench.candidate.triton.options import check_options
 from pytest_passbench.candidate.triton.reference import KernelReference
 from pytest_passbench.candidate.triton.stores import stored
-from pytest_passbench.candidate.triton.text import KernelText, kernel_text
+from pytest_passbench.candidate.triton.text import KernelText, check_options, kernel_text
 
 __all__ = ["KernelReference", "KernelText", "check_options", "kernel_text", "stored"]

@@ -20,7 +20,7 @@ from pytest_passbench.candidate.triton.names import (
     NEVER,
     RESERVED,
 )
-from pytest_passbench.candidate.triton.values import (
+from pytest_passbench.candidate.triton.reference import (
     MAX_INTEGER,
     MAX_STRING_CHARACTERS,
     Constant,

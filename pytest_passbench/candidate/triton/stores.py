@@ -2,7 +2,7 @@
 
 An address depends on all names in its expression, and on all values that were assigned to them. A loaded value is not
 an address. A function that is a parameter may store through all that it gets. So the result may have parameters that
-are only indices. It misses none that is stored through.
+are only indices. It never leaves out a parameter that is stored through.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_passbench.candidate.triton.text import KernelText
+from pytest_passbench.core.grouping import reached
 
 _LOADS = frozenset({"load", "gather", "load_tensor_descriptor", "atomic_load"})
 _STORES = frozenset({"store", "scatter", "store_tensor_descriptor"})
@@ -30,18 +31,13 @@ def stored(text: KernelText) -> frozenset[str]:
 def _stored(text: KernelText, stored_by: Mapping[str, tuple[tuple[str, ...], frozenset[str]]]) -> frozenset[str]:
     nodes = list(ast.walk(ast.parse(text.source)))
     calls = (node for node in nodes if isinstance(node, ast.Call))
-    todo = [name for call in calls for name in _addressed(call, stored_by, text.parameters)]
+    addresses = [name for call in calls for name in _addressed(call, stored_by, text.parameters)]
     sources: dict[str, list[str]] = {}  # by name: the names in the values that it was assigned
     for node in nodes:
         for target, value in _assigned(node):
             sources.setdefault(target, []).extend(_names(value))
-    stored_names: set[str] = set()
-    while todo:
-        name = todo.pop()
-        if name not in stored_names:
-            stored_names.add(name)
-            todo += sources.get(name, [])
-    return frozenset(stored_names.intersection(text.parameters))
+    stored_names = reached(addresses, lambda name: sources.get(name, ()))
+    return frozenset(stored_names.keys() & set(text.parameters))
 
 
 def _addressed(

@@ -141,7 +141,7 @@ def located(failed: CompileFailed, folder: Path, loader: str) -> list[Located]:
     findings = []
     for error in failed.errors[:MAX_ERRORS]:
         place = origin(folder, failed.source, error.line, (loader, f"{loader}.py"))
-        file, line = (place.file, place.line) if place else ("", 0)
+        file, line = place or ("", 0)
         generated = "" if place else f"line {error.line} of the C++ text that {loader} loads: "
         findings.append(Located(file, line, generated, _shortened(error.message), _excerpt(failed, error)))
     return findings

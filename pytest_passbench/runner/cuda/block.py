@@ -15,7 +15,15 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.protocol import FLAG_DESCRIBE, FLAG_DEVICE_TIME, FLAG_POISON, MAX_OUTPUTS, Layout
+from pytest_passbench.protocol import (
+    FLAG_COLLECT,
+    FLAG_DESCRIBE,
+    FLAG_DEVICE_TIME,
+    FLAG_POISON,
+    FLAG_PREPARE,
+    MAX_OUTPUTS,
+    Layout,
+)
 from pytest_passbench.runner.cuda import libcuda
 from pytest_passbench.runner.cuda.device_memory import DeviceMemory
 from pytest_passbench.runner.output_tables import OutputTables
@@ -87,14 +95,18 @@ class CudaBlock(PythonBlock):
 
     def step(self, flags: int, calls: int) -> bool:
         """Do what is outside of the clock. Return False if ``flags`` ask for a timed block."""
-        if flags & FLAG_DESCRIBE:
+        if flags & FLAG_PREPARE:
+            self.prepare(calls)
+        elif flags & FLAG_COLLECT:
+            self.collect(calls)
+        elif flags & FLAG_DESCRIBE:
             self.tables.write(self.results)
         elif flags & FLAG_POISON:
             self.poison()
         elif flags & FLAG_DEVICE_TIME:
             self._time_device(calls)
         else:
-            return super().step(flags, calls)
+            return False
         return True
 
     def prepare(self, calls: int) -> None:
@@ -114,7 +126,7 @@ class CudaBlock(PythonBlock):
     def run(self, calls: int) -> None:
         """Make the calls between two waits for the whole device. The outputs are described later."""
         _synchronize()
-        self.results = self._calls(calls)
+        self.results = self._calls(self.call, calls)
         _synchronize()
 
     def run_empty(self, calls: int) -> None:
@@ -126,17 +138,12 @@ class CudaBlock(PythonBlock):
         _synchronize()
         _synchronize()
 
-    def _calls(self, calls: int) -> list[Any]:
-        if not self.mutated:
-            return self._plain(self.call, calls)
-        results = []
-        for slot, copies in zip(self.slots[:calls], self.copies, strict=False):
-            inputs = list(slot)
-            for index, copy in zip(self.mutated, copies, strict=True):
-                inputs[index] = copy
-            outputs = self.call(*inputs)
-            results.append((*outputs, *copies) if type(outputs) is tuple else outputs)
-        return results
+    def _with_copies(self, slot: Slot, copies: Slot) -> list[torch.Tensor]:
+        """Return a call's inputs. The copies are those of the slot's values already."""
+        inputs = list(slot)
+        for index, copy in zip(self.mutated, copies, strict=True):
+            inputs[index] = copy
+        return inputs
 
     def _time_device(self, calls: int) -> None:
         """Time calls between two events, behind a kernel that holds the device back until all of them are queued.
@@ -146,7 +153,7 @@ class CudaBlock(PythonBlock):
         stream = torch.cuda.current_stream(self.device)
         _hold_back(_HELD_BACK_CYCLES)
         self._events[0].record(stream)
-        results = self._calls(calls)
+        results = self._calls(self.call, calls)
         self._events[1].record(stream)
         _synchronize()
         del results

@@ -28,10 +28,6 @@ _FORMATS = {
 _WARP = 32  # threads
 
 
-class NotCompiled(RuntimeError):
-    """A configuration of a tuned launch without machine code. The message gives the reason."""
-
-
 class PlanBinaries:
     """The machine code of a plan.
 
@@ -48,11 +44,12 @@ class PlanBinaries:
     def prepare(self, number: int, step: TritonLaunch) -> PreparedLaunch:
         """Return launch number ``number`` of the plan, ready to be called.
 
-        Raises NotCompiled if there is no machine code for it, and DriverError if the driver cannot load it.
+        Raises RuntimeError, with the reason, if there is no machine code for it: it is a configuration of a tuned
+        launch. Raises DriverError if the driver cannot load it.
         """
         which = self._launches[number]
         if isinstance(which, str):
-            raise NotCompiled(which)
+            raise RuntimeError(which)
         binary, (start, size) = self._binaries[which]
         if which not in self._functions:
             code = self._data[start : start + size]

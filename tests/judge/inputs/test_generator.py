@@ -306,6 +306,3 @@ def test_a_stream_draws_evenly_and_does_not_tell_its_state():
     assert sorted(stream.sample(range(9), 9)) == list(range(9))
     assert {stream.getrandbits(3) for _ in range(200)} == set(range(8))
     assert stream.getrandbits(20_000).bit_length() > 19_900
-    for method in (stream.getstate, lambda: stream.setstate(())):
-        with pytest.raises(NotImplementedError):
-            method()
