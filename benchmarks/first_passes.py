@@ -29,7 +29,8 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.first_pass.write import draft, write
-from pytest_passbench.judge.planning.planner import PlannedAnswer, Planner
+from pytest_passbench.judge.arms.template import Answer
+from pytest_passbench.judge.planning.planner import Planner
 from pytest_passbench.judge.session import Session
 from pytest_passbench.judge.survey import survey
 from pytest_passbench.judge.trusted import TrustedSession
@@ -75,7 +76,7 @@ def uncompiled(task: Task, folder: Path) -> list[str]:
     """Return what is in the way of a pass's Triton kernels on a device of compute capability 9.0."""
     plain = Planner.answer_or_mismatch
 
-    def on_device(self: Planner, data: Any, _capability: int | None = None) -> PlannedAnswer:
+    def on_device(self: Planner, data: Any, _capability: int | None = None) -> Answer:
         tensors = [{**tensor, "device": "cuda:0"} for tensor in data["tensors"]]
         plain(self, {**data, "tensors": tensors}, HOPPER)
         return plain(self, data)

@@ -19,8 +19,8 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import write_text
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.progress import ProgressLines
-from pytest_passbench.dataset import build as building
 from pytest_passbench.dataset import KINDS, SPLITS, shards, splits, summary
+from pytest_passbench.dataset import build as building
 from pytest_passbench.dataset.architectures import libraries
 from pytest_passbench.dataset.extract import tasks_of
 from pytest_passbench.dataset.rows import GraphRow, text_hash

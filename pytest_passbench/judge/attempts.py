@@ -1,6 +1,6 @@
-"""Attempts at judging a case, when faults end them: whose fault is a fault?
+"""Judges a case again if a fault ends the first attempt.
 
-Eager in the candidate's place is the witness: does the fault come without the candidate too?
+Eager is then run in the candidate's place: a fault that comes there too is the harness's.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import HARNESS_FAIL, ArmResult, Record
 from pytest_passbench.judge.arms.arm import Arm
+from pytest_passbench.judge.arms.cuda import start_template
 from pytest_passbench.judge.arms.failures import (
     FAULTS,
     ArmFailure,
@@ -26,9 +27,9 @@ from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.template import Template
 from pytest_passbench.judge.bench import Bench, Deadline, Stopwatch
 from pytest_passbench.judge.case import Case
-from pytest_passbench.judge.devices import clock_of, start_template
 from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.machine.cores import device_locks, exclusive, pinned
+from pytest_passbench.judge.measure.cuda_clock import clock_of
 from pytest_passbench.judge.planning.reader_process import READING
 from pytest_passbench.judge.trial import Trial
 from pytest_passbench.protocol import Order
@@ -55,10 +56,8 @@ def run_eager(order: Order, arms: Mapping[str, Arm], bench: Bench) -> None:
                 template.wait()
         with exclusive(bench.locks), pinned(bench.cores.judge), _spare_files():
             _call(templates, bench, order.device)
-    except ArmFailure as failure:
-        raise_if_fault(EAGER, failure)
-    except ArmFailed as failed:
-        raise_if_fault(EAGER, failed.failure)
+    except (ArmFailure, ArmFailed) as error:
+        raise_if_fault(EAGER, error.failure if isinstance(error, ArmFailed) else error)
     finally:
         for arm in arms.values():
             arm.end_children()
@@ -124,13 +123,14 @@ class Attempts:
                 return _without_result(case, HARNESS_FAIL, without), None
         if lost:
             return _without_result(case, HARNESS_FAIL, lost), None
-        message = f"beside the candidate, twice, and not with eager in its place: {fault_text}"
+        message = f"this came twice with the candidate, and not with eager in its place: {fault_text}"
         return _without_result(case, "crash", message), None
 
     def _read_alone(self, case: Case, judging: Judging, last: bool) -> tuple[Record, Trial | None]:
-        """Return the result of judging a case, which no earlier candidate has brought about in the readers' sandbox.
+        """Return the result of judging a case.
 
-        A crash or a timeout while the passes are read counts if it comes in a sandbox that no other candidate used.
+        If reading the passes crashes or takes too long in a sandbox that another candidate used, it is judged again
+        in a new one.
         """
         record, trial = _attempt(case, judging, last)
         arm, readers = record.arm, self._equipment.readers

@@ -60,7 +60,6 @@ class Deadline:
         return _Context(self.resume, self.pause)
 
     def pause(self) -> None:
-        """Stop the clock."""
         if not self._pauses:
             self._since = self._clock()
         self._pauses += 1

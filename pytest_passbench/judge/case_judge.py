@@ -26,13 +26,13 @@ from pytest_passbench.judge.measure.noise import Noise
 from pytest_passbench.judge.planning.candidate_readers import CandidateReaders
 from pytest_passbench.judge.planning.planner import TOO_SLOW_BEFORE, Planner
 from pytest_passbench.judge.planning.reader_process import is_without_answer
-from pytest_passbench.judge.results import Baselines, keep_earlier, put
+from pytest_passbench.judge.results import Baselines, keep_earlier
 from pytest_passbench.judge.trial import Trial
 from pytest_passbench.protocol import Order
 from pytest_passbench.timing.looks import TO_EAGER, TO_REFERENCE, Stopping
 from pytest_passbench.timing.measurement import Arms
 
-UNNEEDED = "not measured: there was no candidate to hold against it"
+UNNEEDED = "not measured: the candidate has no speed to compare it with"
 
 
 @dataclass
@@ -142,7 +142,10 @@ class CaseJudge:
             trial.judge()
             if trial.built is not None and trial.built is not known_programs:
                 equipment.programs.keep(case, trial.built)
-            put(self.baselines.beside_others(case), record)
+            beside = self.baselines.beside_others(case)
+            record.baselines.update(beside.arms)
+            if not record.dtypes:  # eager did not run for this record
+                record.dtypes, record.null_from = beside.dtypes, beside.null_from
             self._complete_reference(record)
             if trial.measured is not None:
                 self.noise.add(trial.measured, case.subgraph.elements)

@@ -43,36 +43,31 @@ _CAUSES: dict[int, str] = {
     signal.SIGILL: "uses an instruction that this processor lacks, or ran into __builtin_trap?",
     signal.SIGABRT: "calls abort, throws an exception, or has spoilt the memory of malloc?",
 }
+_reports: dict[str, str] = {}  # of sanitizers, on each plan that has crashed: most of a run's crash in the same line
 
 
 def explained(failure: ArmFailure, template: Template, calls: int) -> ArmFailure:
     """Return a crash with the launch in which it comes, if traced calls on the inputs of ``calls`` calls show it."""
     plans = _with_launches(template)
-    if failure.status != "crash" or is_fault(failure) or template.arm.settings.on_device or not plans:
+    if is_fault(failure) or template.arm.settings.on_device or not plans:
         return failure
     page = template.trace(calls)
     text = None if page is None else crash_site(page, template.planned)
     if text is None:
         names = " or ".join(dict.fromkeys(line(name) for name, _plan in plans))
-        text = f"in a kernel of pass {names}; it did not come again in traced calls, and depends on what ran before?"
+        text = f"in a kernel of pass {names}; traced calls did not crash again, so it may depend on what ran before"
     return ArmFailure("crash", failure.phase, f"{failure.message} {text}", failure.findings, failure.culprits)
 
 
-class SanitizedLines:
-    """The first line of a kernel's text that sanitizers complain of, for each text that has crashed so far."""
-
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
-
-    def of(self, template: Template, folder: Path) -> str:
-        """Return the first report on the plans of a template, with its place in ``folder``; "" if there is none."""
-        for name, plan in _with_launches(template)[:MAX_SANITIZED]:
-            key = f"{folder} {name} {plan['kernels']}"
-            if key not in self._texts:
-                self._texts[key] = _first_report(plan, template.arm.settings.walls, folder, name)
-            if self._texts[key]:
-                return self._texts[key]
-        return ""
+def sanitizers_report(template: Template, folder: Path) -> str:
+    """Return the first report of sanitizers on a template's plans, with its place in ``folder``; "" for none."""
+    for name, plan in _with_launches(template)[:MAX_SANITIZED]:
+        key = f"{folder} {name} {plan['kernels']} {plan['steps']}"
+        if key not in _reports:
+            _reports[key] = _first_report(plan, template.arm.settings.walls, folder, name)
+        if _reports[key]:
+            return _reports[key]
+    return ""
 
 
 def _first_report(plan: Mapping[str, Any], walls: Walls, folder: Path, name: str) -> str:

@@ -30,10 +30,9 @@ from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.case import Case
-from pytest_passbench.judge.devices import max_slots
 from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.inputs import default as default_generator
-from pytest_passbench.judge.inputs.pages import Pages, plan_layout
+from pytest_passbench.judge.inputs.pages import Pages, max_slots, plan_layout
 from pytest_passbench.judge.machine.cores import Awake, Cores
 from pytest_passbench.judge.machine.gpu import HeldOpen, device_state
 from pytest_passbench.judge.machine.process import allowed
@@ -73,7 +72,6 @@ class Sandboxes:
         return ArmSettings(name, run.device, run.threads, pipeline, self._walls, run.timeout, judged)
 
     def close(self) -> None:
-        """End the arms' sandboxes."""
         for arm in self._arms.values():
             arm.close()
         self._arms = {}
@@ -90,7 +88,6 @@ class Built:
     templates: dict[str, Template]
 
     def end(self) -> None:
-        """End the programs."""
         for template in self.templates.values():
             template.end()
         self.pages.close()
@@ -131,7 +128,6 @@ class Programs:
         return sum(built.pages.layout.size for built in self._built.values())
 
     def close(self) -> None:
-        """End all programs that are kept."""
         while self._built:
             self._built.popitem()[1].end()
 
@@ -221,10 +217,11 @@ class Equipment:
 
     def environment(self) -> dict[str, Any]:
         """Return where the run takes place, JSON-ready. docs/results.md describes each field."""
+        cpu_model, frequency = _processor()
         return {
             "platform": platform.platform(),
             "machine": platform.machine(),
-            "cpu": _cpu_model(),
+            "cpu": cpu_model,
             "cores": os.cpu_count(),
             "arm_cores": sorted(self.cores.arms),
             "threads": self.settings.threads,
@@ -235,7 +232,7 @@ class Equipment:
             "python": platform.python_version(),
             "torch": torch.__version__,
             "priority": "real-time" if allowed() else "ordinary",
-            "frequency_mhz": _frequency(),
+            "frequency_mhz": frequency,
             "load": round(os.getloadavg()[0], 2),
             "memory_gib": math.ceil(machine_bytes() / 2**30),
         }
@@ -259,15 +256,9 @@ class Equipment:
             self._threads = None
 
 
-def _cpu_model() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith(("model name", "CPU part")):
-            return line.partition(":")[2].strip()
-    return platform.processor()
-
-
-def _frequency() -> float | None:
-    """Return the fastest core's present clock in MHz; None if the kernel does not tell."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    frequencies = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
-    return round(max(frequencies)) if frequencies else None
+def _processor() -> tuple[str, float | None]:
+    """Return the processor's model, and the fastest core's present clock in MHz; None if the kernel does not tell."""
+    fields = [line.partition(":")[::2] for line in Path("/proc/cpuinfo").read_text().splitlines()]
+    models = [value.strip() for name, value in fields if name.startswith(("model name", "CPU part"))]
+    frequencies = [float(value) for name, value in fields if name.startswith("cpu MHz")]
+    return next(iter(models), platform.processor()), round(max(frequencies)) if frequencies else None

@@ -1,7 +1,7 @@
 """The graphs of tasks that a candidate's passes match, without ``torch.compile``. No kernel is compiled or run.
 
-One process in a sandbox matches all graphs, with inputs of zeros. The results are kept on disk by the contents of the
-task and the candidate, and by the versions of this package and of torch.
+Two processes in a sandbox match the graphs in turn, with inputs of zeros. The results are kept on disk by the
+contents of the task and the candidate, and by the versions of this package and of torch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from functools import partial
 from importlib import metadata
 from typing import Any
@@ -49,14 +49,6 @@ class GraphMatch:
     subgraphs: int
     name: str = ""
     miss: str = ""
-
-
-@dataclass
-class TaskMatches:
-    """The matches of a task's first graphs, of ``graphs`` in all."""
-
-    graphs: int
-    matches: list[GraphMatch] = field(default_factory=list)
 
 
 class Matcher:
@@ -122,36 +114,13 @@ class Matcher:
                     raise
                 failure = error
             send(self._channel, {"regions": regions})
-        raise ArmFailure("integrity", "match", "asks for regions without end")
+        message = f"the matching process asks for the regions of one graph more than {MAX_REGION_REQUESTS} times"
+        raise ArmFailure("integrity", "match", message)
 
     def close(self) -> None:
-        """End the process."""
         self._channel.close()
         self._log.close()
         self._arm.end_children()
-
-
-class CandidateMatches:
-    """The matches of one pass directory of a candidate, as they are kept on disk. ``tasks`` are by content hash."""
-
-    def __init__(self, store: ContentStore, key: str) -> None:
-        """Read what the store has under ``key``. A text of another form counts as none."""
-        self._store, self._key = store, key
-        self.tasks = dict[str, TaskMatches]()
-        self._stored = store.get(key) or b"{}"
-        try:
-            for digest, (graphs, matches) in json.loads(self._stored).items():
-                self.tasks[digest] = TaskMatches(int(graphs), [GraphMatch(*item) for item in matches])
-        except (ValueError, TypeError):
-            self.tasks.clear()
-
-    def save(self) -> None:
-        """Write to the store if anything was added."""
-        tasks = {key: (entry.graphs, list(map(astuple, entry.matches))) for key, entry in self.tasks.items()}
-        data = json.dumps(tasks).encode()
-        if data != self._stored:
-            self._store.put(self._key, data)
-            self._stored = data
 
 
 class Matching:
@@ -163,7 +132,9 @@ class Matching:
     def __init__(self, policy: Policy, device: str, readers: CandidateReaders, arm: Callable[[], Arm]) -> None:
         self._identity, self._readers, self._arm = (policy, device), readers, arm
         self._store = ContentStore(cache_folder())
-        self._current: tuple[str, CandidateMatches] | None = None
+        self._key, self._stored = "", b"{}"
+        #: By content hash: the number of a task's graphs, and the matches of the first ones.
+        self._tasks = dict[str, tuple[int, list[GraphMatch]]]()
         self._matchers: list[Matcher] = []
 
     def of(self, ref: TaskRef, candidate: Candidate) -> Iterator[GraphMatch]:
@@ -176,20 +147,21 @@ class Matching:
             return
         if passes.mistakes:
             raise ArmFailure("compile_fail", "load", passes.mistakes)
-        tasks, digest = self._of_passes(candidate, passes).tasks, ref.content_hash()
+        tasks, digest = self._of_passes(candidate, passes), ref.content_hash()
         if digest in tasks:
-            yield from list(tasks[digest].matches)
-            if len(tasks[digest].matches) == tasks[digest].graphs:
+            graphs, matches = tasks[digest]
+            yield from list(matches)
+            if len(matches) == graphs:
                 return
         task = ref.load()
         subgraphs = smallest(task, lambda subgraph: subgraph.graph)
         counts = Counter(subgraph.graph for subgraph in task.subgraphs)
-        entry = tasks.setdefault(digest, TaskMatches(len(subgraphs)))
-        unknown = subgraphs[len(entry.matches) :]
+        _graphs, matches = tasks.setdefault(digest, (len(subgraphs), []))
+        unknown = subgraphs[len(matches) :]
         with contextlib.closing(self._matched(task, unknown, candidate, passes)) as answers:
             for subgraph, (name, miss) in zip(unknown, answers, strict=True):
                 match = GraphMatch(subgraph.graph, counts[subgraph.graph], name, miss)
-                entry.matches.append(match)
+                matches.append(match)
                 yield match
 
     def _matched(
@@ -211,7 +183,7 @@ class Matching:
             for each in [each for each in self._matchers if each.busy]:
                 with contextlib.suppress(ArmFailure):
                     each.end()  # an answer that nobody waits for
-            if any(each.lost for each in self._matchers):
+            if len(self._matchers) < PROCESSES or any(each.lost for each in self._matchers):
                 self._end()
 
     def _start(self, candidate: Candidate, passes: PassDir) -> None:
@@ -224,20 +196,27 @@ class Matching:
         for _ in range(PROCESSES):
             self._matchers.append(Matcher(arm, read, regions))
 
-    def _of_passes(self, candidate: Candidate, passes: PassDir) -> CandidateMatches:
+    def _of_passes(self, candidate: Candidate, passes: PassDir) -> dict[str, tuple[int, list[GraphMatch]]]:
         code = harness_hash(), metadata.version("torch")
         parts = (candidate.content_hash, candidate.folder(passes), *self._identity, *code)
         key = "matches-" + hashlib.sha256(repr(parts).encode()).hexdigest()
-        if self._current is None or self._current[0] != key:
+        if self._key != key:
             self.close()
-            self._current = key, CandidateMatches(self._store, key)
-        return self._current[1]
+            self._key, self._stored = key, self._store.get(key) or b"{}"
+            self._tasks = {
+                digest: (graphs, [GraphMatch(*item) for item in matches])
+                for digest, (graphs, matches) in json.loads(self._stored).items()
+            }
+        return self._tasks
 
     def close(self) -> None:
         """Write the new results, and end the processes."""
         self._end()
-        if self._current is not None:
-            self._current[1].save()
+        tasks = {digest: (graphs, list(map(astuple, matches))) for digest, (graphs, matches) in self._tasks.items()}
+        data = json.dumps(tasks).encode()
+        if data != self._stored:
+            self._store.put(self._key, data)
+            self._stored = data
 
     def _end(self) -> None:
         if self._matchers:

@@ -31,8 +31,6 @@ from pytest_passbench.suite.taskfile import task_hash
 from pytest_passbench.timing.looks import FIRST_LOOK
 from pytest_passbench.timing.measurement import Arms, MeasuredRatio
 
-NONE: Mapping[str, Sequence[str]] = MappingProxyType({})
-NO_REASONS: Mapping[str, str] = MappingProxyType({})
 MAX_LEFT = 50  # reasons why regions were left to eager, of one pass
 _EMPTY: list[str] = []  # one for all reports, of which a run keeps tens of thousands
 #: Endings that may be the machine's. A later candidate's measurement tries anew.
@@ -56,8 +54,8 @@ def speed_of(measured: Arms, name: str, result: MeasuredRatio) -> Speed:
 def pass_reports(
     items: Iterable[Mapping[str, Any]],
     untuned: Collection[str] = (),
-    plans: Mapping[str, Sequence[str]] = NONE,
-    uncounted: Mapping[str, str] = NO_REASONS,
+    plans: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    uncounted: Mapping[str, str] = MappingProxyType({}),
 ) -> list[PassReport]:
     """Return a candidate's reports on its passes, capped and escaped. No verdict depends on them.
 
@@ -254,16 +252,6 @@ class Baselines:
         return (
             BaselineResults() if measured is None or measured.candidate == case.candidate.name else deepcopy(measured)
         )
-
-
-def put(measured: BaselineResults, record: Record) -> None:
-    """Put results of baselines into the record of a candidate that was judged without them.
-
-    If eager did not run for this record, its outputs are those of the measurement.
-    """
-    record.baselines.update(measured.arms)
-    if not record.dtypes:
-        record.dtypes, record.null_from = measured.dtypes, measured.null_from
 
 
 def _key(case: Case) -> str:

@@ -13,12 +13,12 @@ import torch
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.judge.arms.arm import Arm
+from pytest_passbench.judge.arms.cuda import start_template
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed, fork_all
 from pytest_passbench.judge.arms.names import EAGER, ROUNDINGS
 from pytest_passbench.judge.arms.template import ForkOrder
 from pytest_passbench.judge.bench import Bench
-from pytest_passbench.judge.devices import start_template
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.verify.checker import WrongCall
 from pytest_passbench.judge.verify.outputs import read_call

@@ -11,7 +11,6 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 _PREFIX = "passbench-scratch-"
@@ -39,7 +38,6 @@ class Scratch:
         self.close()
 
     def close(self) -> None:
-        """Remove the folder."""
         self._folder.cleanup()
         os.close(self._lock)
 
@@ -59,21 +57,16 @@ def _locked(folder: Path) -> int:
 
 def _remove_abandoned(parent: Path) -> None:
     """Remove this user's folders whose judges have ended."""
-    for folder in _folders_of_user(parent):
-        with contextlib.suppress(OSError):
-            lock = _locked(folder)
-            try:
-                shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(lock)
-
-
-def _folders_of_user(parent: Path) -> Iterator[Path]:
     with contextlib.suppress(OSError):
-        for path in parent.glob(f"{_PREFIX}*"):
+        for folder in parent.glob(f"{_PREFIX}*"):
             with contextlib.suppress(OSError):
-                if path.lstat().st_uid == os.getuid():
-                    yield path
+                if folder.lstat().st_uid != os.getuid():
+                    continue
+                lock = _locked(folder)
+                try:
+                    shutil.rmtree(folder, ignore_errors=True)
+                finally:
+                    os.close(lock)
 
 
 def sealed(data: bytes) -> int:

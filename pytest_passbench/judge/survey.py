@@ -6,8 +6,9 @@ as data on the task's subgraphs, which gives their launch plans. No kernel is ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,19 @@ from pytest_passbench.core.settings import Policy
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.arm import Arm, ArmSettings
+from pytest_passbench.judge.arms.cuda import start_template
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.names import CANDIDATE
+from pytest_passbench.judge.arms.template import Answer
 from pytest_passbench.judge.audits.findings import violation
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.compile_errors import CompileFailed, located, unshown
 from pytest_passbench.judge.builder.sanitized import sanitized
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
-from pytest_passbench.judge.devices import start_template
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.planning.candidate_readers import CandidateReaders
-from pytest_passbench.judge.planning.planner import PlannedAnswer, Planner
+from pytest_passbench.judge.planning.planner import Planner
 from pytest_passbench.judge.planning.reader_process import LibrarySource, named
 from pytest_passbench.judge.results import pass_reports
 from pytest_passbench.protocol import READ, Order
@@ -134,7 +136,10 @@ class _Looker:
             self._fail(failure)
 
     def _fail(self, failure: ArmFailure) -> None:
-        """Add the findings of a failure, each once: a kernel's error has been told of, and comes again per match."""
+        """Add the findings of a failure, each once.
+
+        A kernel's compile error was reported before, and comes again with each match.
+        """
         cause = failure.__cause__
         if isinstance(cause, Rejected) and cause.message in self._reported:
             return
@@ -186,7 +191,9 @@ class _Looker:
                 file, kind = named(refusal.file, self._folder) or self._folder, "violation" if rule else "error"
                 yield Finding("kernel", rule or "text", kind, refusal.message, file, refusal.line)
 
-    def _note(self, subgraph: str, name: str, answer: PlannedAnswer) -> None:
+    def _note(self, subgraph: str, name: str, answer: Answer) -> None:
+        if not answer.plan:
+            return
         self._survey.plans.append(MatchPlan(subgraph, name, answer.plan))
         if answer.mismatch is not None:
             message = f"{subgraph}: {answer.mismatch.message}"
@@ -200,7 +207,7 @@ class _Looker:
         for match in list(plans.values())[::-1][:MAX_SANITIZED]:
             try:
                 for run in sanitized(match.plan, walls):
-                    for error in located(CompileFailed("", run.source, run.errors), self._passes.path, match.name):
+                    for error in located(run, self._passes.path, match.name):
                         file = named(error.file or f"{match.name}.py", self._folder)
                         text = "\n".join([error.generated + error.text, error.excerpt])
                         self._add(Finding("kernel", "sanitize", "error", text, file, error.line))
@@ -213,8 +220,9 @@ class _Looker:
         arm = Arm(ArmSettings("candidate", "cpu", 1, "direct", sandbox.walls(), TIMEOUT_SECONDS, judged=True))
         try:
             for subgraph in task.subgraphs:
+                planner.on_answer = partial(self._note, subgraph.id)
                 try:
-                    report = _report(task, subgraph, reports, arm, _Noting(planner, subgraph.id, self._note))
+                    report = _report(task, subgraph, reports, arm, planner)
                     places = ((line(name), tuple(map(line, nodes))) for name, nodes in report["places"])
                     matched = MatchReport(subgraph.id, tuple(pass_reports(report["passes"])), tuple(places))
                     self._survey.matched.append(matched)
@@ -224,26 +232,8 @@ class _Looker:
             arm.close()
 
 
-@dataclass(frozen=True)
-class _Noting:
-    """A planner that has its answers noted. A plan of a wrong shape does not end the matching of the others."""
-
-    planner: Planner
-    subgraph: str
-    note: Callable[[str, str, PlannedAnswer], None]
-
-    def answer(self, data: Any, capability: int | None) -> PlannedAnswer:
-        answer = self.planner.answer_or_mismatch(data, capability)
-        if answer.plan:
-            self.note(self.subgraph, str(data["name"]), answer)
-        return answer
-
-    def regions(self, name: str, graph: str) -> list[list[str]]:
-        return self.planner.regions(name, graph)
-
-
 def _report(
-    task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], ...], arm: Arm, planner: _Noting
+    task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], ...], arm: Arm, planner: Planner
 ) -> dict[str, Any]:
     """Return a template's report on the passes, as data, matched with a subgraph. No kernel is run.
 

@@ -14,6 +14,7 @@ from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.record import RAN, Record
 from pytest_passbench.judge import crashes, roundings
 from pytest_passbench.judge.arms.arm import Arm
+from pytest_passbench.judge.arms.cuda import start_template
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import AGAINST, CANDIDATE, EAGER, FLOAT64, REFERENCE, TWIN
@@ -23,11 +24,11 @@ from pytest_passbench.judge.audits.auditor import Auditor
 from pytest_passbench.judge.audits.findings import note
 from pytest_passbench.judge.bench import Bench, Pace
 from pytest_passbench.judge.case import Case
-from pytest_passbench.judge.devices import clock_of, start_template
 from pytest_passbench.judge.equipment import Built
 from pytest_passbench.judge.inputs import Batch
 from pytest_passbench.judge.measure.allowance import Allowance
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
+from pytest_passbench.judge.measure.cuda_clock import clock_of
 from pytest_passbench.judge.planning.planner import Planner
 from pytest_passbench.judge.results import Writer, pass_reports, speed_of
 from pytest_passbench.judge.verify.checker import Checker, LateFloat64, WrongCall
@@ -42,7 +43,6 @@ MAX_PROBES = 20
 LONG_CALL_SECONDS, VERY_LONG_CALL_SECONDS = 4e-3, 40e-3  # cold caches change such calls little
 FLOAT64_PROBES = 1  # probes that are compared with float64. Of later calls, chance decides
 PROBE_SHARE = 0.25  # of later probes that are verified
-SANITIZED = crashes.SanitizedLines()  # of all cases, since most crash in the same line
 SETTLED = 0.9  # of the time seen before. A slower probe shows that calls no longer get faster
 
 
@@ -55,9 +55,10 @@ class Trial:
     A ``last`` attempt takes the crash of a baseline for the baseline's own. ``built`` are eager's programs of an
     earlier case on the subgraph. If there are none and the trial ``keeps`` its own, these take their place.
 
-    After :meth:`judge`, ``measured`` is the measurement, if there was one. ``unsettled`` is then True if a further
-    measurement is worth its time: noise left an answer open or vague, or the programs differ from a reference's and
-    none that were built anew have confirmed it. ``interpreted``: Triton's interpreter runs kernels of the candidate.
+    After :meth:`judge`, ``measured`` is the measurement, if there was one. ``unsettled`` is then
+    True if a further measurement is worth its time: noise left the verdict open, or the candidate differs from its
+    reference and no second build has confirmed that yet. ``interpreted``: Triton's interpreter runs kernels of the
+    candidate.
     """
 
     case: Case
@@ -323,7 +324,7 @@ class Templates:
             with bench.alone():
                 failure = crashes.explained(failed.failure, template, bench.layout.slots)
             if failure is not failed.failure:
-                failure.add(SANITIZED.of(template, self._trial.planners[failed.arm].root))
+                failure.add(crashes.sanitizers_report(template, self._trial.planners[failed.arm].root))
             return failure
 
     def drop_wrong(self, arm: str) -> None:

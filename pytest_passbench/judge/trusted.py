@@ -13,14 +13,13 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.candidate.layout import Candidate, PassDir
+from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core import misses
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import ArmResult, Record
-from pytest_passbench.core.seed import Secret
 from pytest_passbench.core.settings import Settings
-from pytest_passbench.core.task import Subgraph, Task
-from pytest_passbench.judge.case import misplacement
+from pytest_passbench.core.task import Task
+from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.results import pass_reports
 from pytest_passbench.judge.verify.compare import compare, null_from
@@ -66,22 +65,19 @@ class TrustedSession:
 
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
         """Yield a record for each subgraph, with correctness only. Raises any exception that the candidate raises."""
-        passes = candidate.passes_for(task.id)
         for subgraph in task.subgraphs:
-            record = Record(task.id, subgraph.id, candidate.name, subgraph.source, subgraph.dtype)
-            record.operators, record.headroom = list(task.header.ops), task.header.headroom
+            case = Case(task, subgraph, candidate, self.settings.pipeline, self._seed)
+            record, fault = case.record(), case.fault
+            if fault is None:
+                self._judge(record, case)
+            else:
+                record.arm = fault
             record.arm.speed_note = NOTE
-            self._judge(record, task, subgraph, passes)
             yield record
 
-    def _judge(self, record: Record, task: Task, subgraph: Subgraph, passes: PassDir | None) -> None:
-        if passes is None:
-            record.arm = ArmResult("pass_miss", "load", "the candidate has no passes for this task", speed_note=NOTE)
-            return
-        if misplaced := misplacement(passes, self.settings.pipeline):
-            record.arm = ArmResult("compile_fail", "load", misplaced, speed_note=NOTE)
-            return
-        inputs = Inputs(subgraph.inputs, Secret(self._seed, task.id, subgraph.id).key("inputs"))
+    def _judge(self, record: Record, case: Case) -> None:
+        task, subgraph, passes = case.task, case.subgraph, case.passes
+        inputs = Inputs(subgraph.inputs, case.secret("trusted").key("inputs"))
         values = [value.to(self.settings.device) for value in inputs.call(inputs.draw(1), 0)]
         module = build_graph(task.graphs[subgraph.graph], task.path.name, device=self.settings.device)
         with torch.no_grad():
@@ -94,7 +90,7 @@ class TrustedSession:
             idle = dict.fromkeys(matched - built.working, misses.NO_WORK)
             record.passes = pass_reports((asdict(report) for report in built.reports), uncounted=idle)
             if not built.working:
-                record.arm = ArmResult("pass_miss", "match", misses.message(record.passes), speed_note=NOTE)
+                record.arm = ArmResult("pass_miss", "match", misses.message(record.passes))
                 return
             outputs = built.call(*[value.clone() for value in values])
         self._compare(record, _outputs(expected), _outputs(outputs), values)

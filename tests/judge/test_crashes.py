@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_passbench.judge import crashes
 from pytest_passbench.judge.arms import sandbox
+from pytest_passbench.judge.builder.compile_errors import CompileFailed, SourceError
 from pytest_passbench.judge.crashes import crash_site
 from pytest_passbench.protocol import TRACE_BYTES
 from shared.workspace import GELU_ADD_KERNEL, make_cpp_pass
@@ -88,6 +90,22 @@ PLAN = {
     "kernels": [{"cpp": [HEAD + "}", [], False, "gelu_add"]}],
     "steps": [{"launch": [0, [{"operand": ["argument", 0, 0, "float32", [4], [1]]}, 4]]}],
 }
+
+
+def test_each_plan_of_the_same_kernels_has_its_own_report(monkeypatch, tmp_path):
+    longer = {**PLAN, "steps": [{"launch": [0, [{"operand": ["argument", 0, 0, "float32", [8], [1]]}, 8]]}]}
+
+    def reported(plan, _walls):
+        yield CompileFailed("", HEAD, (SourceError(1, 0, "heap-buffer-overflow"),) if plan == longer else ())
+
+    monkeypatch.setattr(crashes, "sanitized", reported)
+    arm = SimpleNamespace(settings=SimpleNamespace(walls=None))
+    texts = [
+        crashes.sanitizers_report(SimpleNamespace(arm=arm, planned=[("mine", plan)]), tmp_path)
+        for plan in (PLAN, longer)
+    ]
+    assert texts[0] == ""
+    assert "heap-buffer-overflow" in texts[1]
 
 
 @settings(max_examples=200)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from types import SimpleNamespace
+
 import pytest
 
 from pytest_passbench.candidate.layout import Candidate
@@ -87,15 +90,55 @@ def test_a_file_of_the_cache_that_is_not_ours_is_left_out(two_tasks, tmp_path):
     assert told(two_tasks) == first
 
 
-@pytest.mark.slow
-def test_the_first_match_is_enough_to_tell_that_a_task_is_touched(bench, cache, gelu_add_pass, monkeypatch):
+@pytest.fixture
+def three_graphs(bench):
     path = bench.task("half", dtypes=("float32", "float16", "bfloat16"))
     graphs = "".join(f"  g{i}: |\n    def forward(in_0, in_1):\n        return (in_0 * {i}.5,)\n" for i in (1, 2))
     head, mark, subgraphs = path.read_text().rpartition("subgraphs:\n")
     for number, dtype in ((1, "float16"), (2, "bfloat16")):
         subgraphs = subgraphs.replace(f" {dtype}-x1\n  graph: g0", f" {dtype}-x1\n  graph: g{number}")
     path.write_text(head + graphs + mark + subgraphs)
-    candidate, ref = Candidate.open(bench.candidate({"p": gelu_add_pass})), find.single(path)
+    return find.single(path)
+
+
+def test_the_processes_are_complete_again_after_one_could_not_be_forked(
+    bench, cache, gelu_add_pass, three_graphs, monkeypatch
+):
+    forked = []
+
+    class Process:
+        busy = lost = False
+
+        def __init__(self, *_arguments):
+            forked.append(self)
+            if len(forked) == 2:
+                raise OSError(errno.EMFILE, "too many open files")
+
+        def begin(self, *_asked):
+            """Do nothing."""
+
+        def end(self):
+            return "p", ""
+
+        def close(self):
+            forked.remove(self)
+
+    monkeypatch.setattr(graph_matches, "Matcher", Process)
+    planner = SimpleNamespace(regions=list)
+    readers = SimpleNamespace(passes=lambda *_: (), planner=lambda *_: planner, forget=lambda: None)
+    matching = graph_matches.Matching("kernels", "cpu", readers, lambda: None)
+    candidate = Candidate.open(bench.candidate({"p": gelu_add_pass}))
+    with pytest.raises(OSError, match="too many open files"):
+        list(matching.of(three_graphs, candidate))
+    forked += [None, None]
+    assert [match.name for match in matching.of(three_graphs, candidate)] == ["p", "p", "p"]
+
+
+@pytest.mark.slow
+def test_the_first_match_is_enough_to_tell_that_a_task_is_touched(
+    bench, cache, gelu_add_pass, three_graphs, monkeypatch
+):
+    candidate, ref = Candidate.open(bench.candidate({"p": gelu_add_pass})), three_graphs
     with session() as judge:
         assert judge.touches(ref, candidate)
     with monkeypatch.context() as without:

@@ -109,5 +109,5 @@ def test_a_candidate_that_changes_while_it_is_judged_is_named(bench, judges, gel
     candidate = Candidate.open(bench.candidate({"p": gelu_add_pass}))
     assert candidate.content_hash
     (candidate.path / "p.py").write_text("# rewritten\n" + gelu_add_pass)
-    with pytest.raises(UserError, match=r"cand: was changed while it is judged \(change no file"):
+    with pytest.raises(UserError, match=r"cand: was changed while it was being judged \(change no file"):
         list(judges.session(Settings(pipeline="direct", audit="off")).judge(task, candidate))

@@ -412,7 +412,10 @@ def test_only_whole_graphs_under_direct_are_blocks_of_the_engine_s(bench, monkey
 def test_without_a_compiler_for_the_engine_plans_run_in_python(tmp_path, monkeypatch):
     from pytest_passbench.judge import native_library
 
-    monkeypatch.setattr(native_library, "_compiler", lambda: "/bin/false")
+    def refuse(*_arguments):
+        raise native_library.NoLibrary("no compiler")
+
+    monkeypatch.setattr(native_library, "_build", refuse)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     descriptor.cache_clear()
     try:

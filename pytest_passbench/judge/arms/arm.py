@@ -253,10 +253,10 @@ class Arm:
             return hear(self._channel, schema, "fork")
         except (ProtocolError, TimeoutError) as error:
             self.loss = self.loss or self._lost()
-            self._end()
+            self.destroy()
             raise ArmFailure("crash", "fork", "the zygote is gone") from self.loss or error
         except ArmFailure:
-            self._end()
+            self.destroy()
             raise
 
     def _lost(self) -> ProcessLost | None:
@@ -276,12 +276,6 @@ class Arm:
                 how = "killed" if self._process.wait(END_SECONDS) in KILLED else ""
         return ProcessLost(f"the first process of the sandbox {self.settings.name!r} was {how} from outside "
                            "(the machine may be out of memory)") if how else None  # fmt: skip
-
-    def _end(self) -> None:
-        """Kill the sandbox's outer process, and with it all others. No further message may find it alive."""
-        self._ended = True
-        self._kill()
-        self._process.wait()
 
     def _kill(self) -> None:
         """Kill the sandbox's outer process and its group.
@@ -393,13 +387,17 @@ class Arm:
         return bool(inside)
 
     def destroy(self) -> None:
-        """End the sandbox at once. All its processes end with its first one, however many they are."""
+        """End the sandbox at once. All its processes end with its first one, however many they are.
+
+        No further message may find it alive.
+        """
         self._let_none_last()
         self._ended = True
         if self.zygote:
             processes.kill(self.zygote)
         self._kill()
         self.kill_children()
+        self._process.wait()
 
     def _let_none_last(self) -> None:
         while self.parked:

@@ -14,6 +14,7 @@ import struct
 from dataclasses import replace
 from typing import Any
 
+from pytest_passbench.core.device import is_cuda
 from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import Arm, Parked
 from pytest_passbench.judge.arms.failures import ArmFailure, HarnessFault
@@ -29,6 +30,7 @@ from pytest_passbench.protocol import (
     FLAG_POISON,
     FLAG_PREPARE,
     Layout,
+    Order,
     ProtocolError,
     send,
 )
@@ -110,24 +112,25 @@ class Keeper:
         self._log.close()
 
 
-def start_on_device(arm: Arm, program: str, message: dict[str, Any], pages_fd: int) -> CudaTemplate:
-    """Have a template work on the order in ``message``. Raises ArmFailure.
+def start_template(arm: Arm, order: Order, layout: Layout, pages_fd: int) -> Template:
+    """Return a template that builds ``order`` in the background. ``pages_fd``: input pages. Raises ArmFailure.
 
-    A sandbox without code of a candidate may have a process parked for this ``program`` ("eager", ...) since the
+    On a device, a sandbox without code of a candidate may have a process parked for this arm's program since the
     subgraph before. That process then becomes the template.
     """
-    if arm.settings.judged:
-        return CudaTemplate(arm, *arm.fork(message, (pages_fd,)))
-    message = {**message, "kept": True}
-    waiting = arm.parked.pop(program, None)
+    on_device = is_cuda(arm.settings.device)
+    stays = on_device and not arm.settings.judged
+    message = {"op": "template", "order": order.to_data(), "layout": layout.to_data(), "kept": stays}
+    waiting = arm.parked.pop(order.arm, None) if stays else None
     if waiting is not None:
         try:
             send(waiting.channel, message, (pages_fd,))
-            return CudaTemplate(arm, waiting.channel, waiting.log, waiting.number, program, waiting.pid)
+            return CudaTemplate(arm, waiting.channel, waiting.log, waiting.number, order.arm, waiting.pid)
         except (ProtocolError, TimeoutError):
             waiting.close()
             arm.lasting.discard(waiting.pid)
-    return CudaTemplate(arm, *arm.fork(message, (pages_fd,)), program)
+    process = arm.fork(message, (pages_fd,))
+    return CudaTemplate(arm, *process, order.arm if stays else "") if on_device else Template(arm, *process)
 
 
 class CudaTemplate(Template):
@@ -199,7 +202,6 @@ class CudaTemplate(Template):
         super().leave()
 
     def close(self) -> None:
-        """End the process."""
         runner, self.runner = self.runner, None
         self._end(runner)
         super().close()
@@ -270,9 +272,6 @@ class CudaRunner(Runner):
                 no_longer(thread)
         self._settled, self._cores = self.watch.threads, core
 
-    def _expected(self) -> bool:
-        return self.pid == self.template.pid
-
     def block(self, calls: int, empty: bool = False, depth: int = 0) -> BlockTime:
         """Have the runner copy the inputs to the device, run a block, and describe its outputs. Raises ArmFailure."""
         if not empty:
@@ -334,5 +333,4 @@ class CudaRunner(Runner):
             processes.go_on(self.pid)
 
     def end(self) -> None:
-        """End the process."""
         super().close()

@@ -97,7 +97,7 @@ def _all_of(
                 with bench.deadline.paused(arm != CANDIDATE):
                     runners[arm] = fork.wait(bench.cores.arms)
                 if runners[arm].hello["width"] != width:
-                    raise ArmFailure("integrity", "fork", "the runner's tables are not as wide as they were ordered")
+                    raise ArmFailure("integrity", "fork", "the runner's tables have another width than was ordered")
         if failed:
             raise failed[0]
     except BaseException:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-_POLL_SECONDS = 2e-5  # a sleeping process stops within this time
+POLL_SECONDS = 2e-5  # a sleeping process stops within this time
 STOP_SECONDS = 60.0
 """A process that was stopped may have to run once more to stop. Where ten others are ready for its core, that took
 more than five seconds."""
@@ -121,7 +121,7 @@ def _wait_stopped(path: str, deadline: float, alone: bool) -> None:
             return
         if state in "ZX" or time.monotonic() > deadline:
             raise Gone(f"{path}: does not stop (state {state})")
-        time.sleep(_POLL_SECONDS)  # it may have to stop on this core, where the judge may have priority
+        time.sleep(POLL_SECONDS)  # it may have to stop on this core, where the judge may have priority
 
 
 def _state(path: str) -> str:

@@ -28,23 +28,12 @@ _NAME = Text(400)
 _LONG = Text(1 << 18)  # explanations: a long one is shortened when it is stored, not refused
 _OPERATORS = Items(_NAME, most=1 << 16)
 
-#: A zygote's first message.
-ZYGOTE = Fields({"status": Word("ready")})
-
-#: A process was forked.
-FORKED = Fields({"forked": _PID})
-
-#: Everything in the sandbox was sent a signal.
-SIGNALLED = Fields({"signalled": Flag()})
-
-#: Torch's compiler was imported.
-IMPORTED = Fields({"imported": Flag()})
-
-#: Another candidate's files are in place, or could not be put there.
-MOUNTED = Fields({"shown": Flag()})
-
-#: Children that ended, with the signal that ended them.
-ENDED = Fields({"ended": Items(Row(_PID, Whole(0, 127)), most=1 << 12)})
+ZYGOTE = Fields({"status": Word("ready")})  # its first message
+FORKED = Fields({"forked": _PID})  # a process
+SIGNALLED = Fields({"signalled": Flag()})  # everything in the sandbox
+IMPORTED = Fields({"imported": Flag()})  # torch's compiler
+MOUNTED = Fields({"shown": Flag()})  # another candidate's files are in place, or could not be put there
+ENDED = Fields({"ended": Items(Row(_PID, Whole(0, 127)), most=1 << 12)})  # children, with the signal that ended them
 
 _PASS = Fields(
     {
@@ -106,26 +95,16 @@ MATCHED = Kinds(
 
 _TABLES = {"pages": ADDRESS, "entries": ADDRESS, "forms": ADDRESS, "text": ADDRESS, "width": Whole(0, MAX_OUTPUTS)}
 
-#: A runner's first message: the addresses of its tables, or why it cannot serve.
-RUNNER = Kinds("status", {"ready": Fields(_TABLES), "crash": _FAILED, "runtime_fail": _FAILED})
+_COPIES = {**dict.fromkeys(("copies", "input_copy", "device_seconds"), ADDRESS), "fill_rate": Whole(1, 1 << 60)}
 
-#: The same from a runner on a device, which keeps copies on the host. ``fill_rate`` is in bytes per second.
-CUDA_RUNNER = Kinds(
-    "status",
-    {
-        "ready": Fields(
-            {
-                **_TABLES,
-                "copies": ADDRESS,
-                "input_copy": ADDRESS,
-                "device_seconds": ADDRESS,
-                "fill_rate": Whole(1, 1 << 60),
-            }
-        ),
-        "crash": _FAILED,
-        "runtime_fail": _FAILED,
-    },
-)
+
+def _runner(tables: dict[str, Whole]) -> Kinds:
+    return Kinds("status", {"ready": Fields(tables), "crash": _FAILED, "runtime_fail": _FAILED})
+
+
+#: A runner's first message: the addresses of its tables, or why it cannot serve. One on a device keeps copies on the
+#: host too. ``fill_rate`` is in bytes per second.
+RUNNER, CUDA_RUNNER = _runner(_TABLES), _runner(_TABLES | _COPIES)
 
 #: The keeper of the inputs on a device has made its memory, or could not.
 KEEPER = Kinds("status", {"ready": Fields({}), "failed": Fields({"message": _LONG})})

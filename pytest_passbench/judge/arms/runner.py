@@ -241,7 +241,7 @@ class Runner:
     def memory(self, address: int, size: int) -> bytearray:
         """Return ``size`` bytes of the stopped runner's memory. Raises ArmFailure if they can't be read."""
         if not 0 <= address <= address + size < ADDRESS_END:
-            raise ArmFailure("integrity", "read", f"gave {address} as an address, which is not one")
+            raise ArmFailure("integrity", "read", f"gave {address} as an address, which no memory can have")
         try:
             return processes.read_memory(self.pid, address, size)
         except Gone as error:

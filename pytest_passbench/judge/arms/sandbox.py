@@ -1,13 +1,7 @@
 """The walls around an arm: bubblewrap if it works, otherwise rights that a process gives up by itself (weak).
 
-Each arm has its own sandbox, because processes of one sandbox can read each other's memory. A sandbox shows these:
-
-- the system's programs and libraries, and Python;
-- this package without its judge and its tasks;
-- a copy of the candidate's files, and only in the sandbox of its readers;
-- an empty /tmp of limited size.
-
-It has no home directory, no network, and no other processes.
+Each arm has its own sandbox, because processes of one sandbox can read each other's memory. docs/isolation.md says
+what a sandbox shows and what it lacks.
 """
 
 from __future__ import annotations

@@ -58,12 +58,26 @@ class ForkOrder:
 
 
 @dataclass(frozen=True)
+class Mismatch:
+    """A plan's return of another dtype or shape than the operators that it replaces give.
+
+    ``status`` is a record's, and ``message`` is a sentence. ``wider``: the shape is right, and the dtype has no fewer
+    bytes.
+    """
+
+    status: str
+    message: str
+    wider: bool
+
+
+@dataclass(frozen=True)
 class Answer:
     """The answer to a template's request: the ``message`` with a launch plan, and its kernels ready to be loaded.
 
     ``compiled`` has the libraries, and after them the machine code of all Triton kernels in one piece, if any.
     ``untuned`` has the name of the pass if a launch has several configurations, and the first one will be taken.
     ``steps`` is the plan in words, a line per step. ``fruitful`` is True if a kernel writes bytes that it returns.
+    ``plan`` is the plan as data; with a ``mismatch`` the message may have another in its place.
     """
 
     message: dict[str, Any]
@@ -72,10 +86,8 @@ class Answer:
     untuned: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
     fruitful: bool = True
-
-    def descriptors(self) -> tuple[int, ...]:
-        """Return a new descriptor of each item of ``compiled``. The caller closes them."""
-        return tuple(sealed(data) for data in self.compiled)
+    plan: dict[str, Any] = field(default_factory=dict)
+    mismatch: Mismatch | None = None
 
 
 class Answering(Protocol):
@@ -139,7 +151,7 @@ class Template:
                 continue
             answer = planner.answer(built["request"], built.get("capability"))
             self._channel.settimeout(self.arm.patience("build", _NOT_BUILT))
-            descriptors = answer.descriptors()
+            descriptors = tuple(map(sealed, answer.compiled))
             try:
                 send(self._channel, answer.message, descriptors)
             finally:
@@ -153,7 +165,8 @@ class Template:
             self.planned.append((str(built["request"]["name"]), answer.message.get("plan", {})))
             if answer.fruitful:
                 self._fruitful.add(str(built["request"]["name"]))
-        raise ArmFailure("integrity", "build", "asks for launch plans without end, or has no passes to ask for")
+        message = f"the process that builds the program asks for more than {MAX_REQUESTS} launch plans"
+        raise ArmFailure("integrity", "build", f"{message}, or has no passes to ask for")
 
     def _settle(self) -> None:
         """Wait until the process has stopped itself. Raises ArmFailure if it ended, or has threads left."""

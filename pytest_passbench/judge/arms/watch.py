@@ -13,10 +13,11 @@ import signal
 import time
 from pathlib import Path
 
-from pytest_passbench.judge.arms.processes import STOP_SECONDS, Gone, threads
+from pytest_passbench.judge.arms.processes import POLL_SECONDS, STOP_SECONDS, Gone, threads
 
 _libc = ctypes.CDLL(None)
 _MAX_FILE_BYTES = 1024
+_YIELDS = 100  # before it sleeps, since a sleep takes longer than most stops
 _MINOR_FAULTS, _THREADS, _RESIDENT = 7, 17, 21  # indices of the fields of ``stat`` after the process's name
 
 
@@ -61,7 +62,6 @@ class _Thread:
             raise Gone("a thread ended") from error
 
     def close(self) -> None:
-        """Close the files."""
         if self._waited is not None:
             os.close(self._waited)
         os.close(self.stat)
@@ -138,12 +138,17 @@ class Watch:
 
     def _stopped(self, stat: int, deadline: float) -> int:
         """Wait until the thread with this ``stat`` is stopped. Return the number of threads of its process then."""
+        looks = 0
         while (fields := _fields(stat, self.pid))[0] != "T":
             if fields[0] in "ZX":
-                raise _Ended(f"process {self.pid} does not stop: it ended")
+                raise _Ended(f"process {self.pid} ended before it stopped")
             if time.monotonic() > deadline:
                 raise Gone(f"process {self.pid} does not stop (state {fields[0]})")
-            os.sched_yield()  # it may have to stop on this core
+            if looks < _YIELDS:
+                os.sched_yield()  # it may have to stop on this core
+            else:
+                time.sleep(POLL_SECONDS)  # a judge with real-time priority yields to no process of a lower one
+            looks += 1
         return int(fields.split(None, _THREADS + 1)[_THREADS])
 
     def instruction(self) -> int | None:
@@ -166,7 +171,6 @@ class Watch:
         return int(fields[_MINOR_FAULTS]), int(fields[_RESIDENT])
 
     def close(self) -> None:
-        """Close the files."""
         os.close(self._stat)
         for thread in self._threads.values():
             thread.close()

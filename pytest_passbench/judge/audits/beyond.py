@@ -23,9 +23,9 @@ from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.inputs.beyond import Range, other_last_bits
+from pytest_passbench.judge.verify.checker import DrawnRounds
 from pytest_passbench.judge.verify.compare import Comparison, surely_within
 from pytest_passbench.judge.verify.outputs import Output, read_call
-from pytest_passbench.judge.verify.rounds import DrawnRounds
 from pytest_passbench.judge.verify.standing import Standing
 from pytest_passbench.timing.looks import FIRST_LOOK
 
@@ -197,7 +197,7 @@ def judged(
             continue
         if not output.form.like(eager.form):
             verdict.status, verdict.correct_from[index], verdict.broken = "type_mismatch", NEVER, True
-            verdict.message = f"output {index}: not {eager.form.describe()}, as eager's is, {range_name}"
+            verdict.message = f"output {index} is not {eager.form.describe()}, which eager returns {range_name}"
             continue
         if output.value is None:
             continue

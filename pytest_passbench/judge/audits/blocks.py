@@ -81,8 +81,8 @@ class Blocks:
 
     def _change_a_part(self, batch: Batch) -> None:
         """Write new values into a small part of every input of every call."""
-        other = self.bench.inputs.draw(len(batch))
-        for slot in range(len(batch)):
+        other = self.bench.inputs.draw(batch.calls)
+        for slot in range(batch.calls):
             for index, value in enumerate(self.bench.inputs.call(other, slot)):
                 values, width = value.flatten(), value.element_size()
                 if values.numel():

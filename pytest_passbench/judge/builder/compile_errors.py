@@ -7,6 +7,7 @@ Clang with ``LC_ALL=C``. Notes, warnings and excerpts are left out.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,7 +144,8 @@ def located(failed: CompileFailed, folder: Path, loader: str) -> list[Located]:
         place = origin(folder, failed.source, error.line, (loader, f"{loader}.py"))
         file, line = place or ("", 0)
         generated = "" if place else f"line {error.line} of the C++ text that {loader} loads: "
-        findings.append(Located(file, line, generated, _shortened(error.message), _excerpt(failed, error)))
+        text = textwrap.shorten(error.message, _MAX_MESSAGE_CHARACTERS, placeholder=" ...")
+        findings.append(Located(file, line, generated, text, _excerpt(failed, error)))
     return findings
 
 
@@ -156,13 +158,6 @@ def explained(failed: CompileFailed, folder: Path, name: str) -> str:
         place = error.generated or f"{folder / error.file}:{error.line}: "
         lines += [f"{place}error: {error.text}", *error.excerpt.splitlines()]
     return "\n".join([*lines, *unshown(len(failed.errors))])
-
-
-def _shortened(message: str) -> str:
-    """Return a compiler's message, cut after a whole word if it is long."""
-    if len(message) <= _MAX_MESSAGE_CHARACTERS:
-        return message
-    return message[: _MAX_MESSAGE_CHARACTERS - 4].rpartition(" ")[0] + " ..."
 
 
 def _excerpt(failed: CompileFailed, error: SourceError) -> str:

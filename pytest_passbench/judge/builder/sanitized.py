@@ -11,7 +11,6 @@ import os
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.failures import ProcessLost
 from pytest_passbench.judge.builder.compile import MAX_MEMORY_BYTES, TIMEOUT_SECONDS, run_compiler
 from pytest_passbench.judge.builder.compile_errors import CompileFailed, SourceError
-from pytest_passbench.kernels import signatures, toolchain
+from pytest_passbench.kernels import cpp, signatures, toolchain
 from pytest_passbench.plans.launch import Allocate, CppKernel, Launch, LaunchPlan, Operand
 
 SECONDS = 60  # of a program
@@ -31,7 +30,6 @@ _SCRATCH_BYTES = 256 << 20
 _TYPES = {"pointer": "void*", "dtype": "int32_t", "float32": "float", "float64": "double", "bool": "bool"}
 _ONES = {"float32": "0x3f800000u", "float64": "0x3ff0000000000000ull", "bfloat16": "uint16_t(0x3f80)",
          "float16": "uint16_t(0x3c00)"}  # fmt: skip
-_DTYPES = {"float32": 0, "bfloat16": 1, "float16": 2}  # ``pb::dtype``
 _HEAD = """#include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -58,17 +56,10 @@ _REGION = re.compile(r"is located (?P<bytes>\d+) bytes (?P<side>to the right|aft
 _MEMORY = re.compile(r"^ +#\d+ 0x[0-9a-f]+ in main \S*/plan:(?P<line>\d+)", re.M)
 
 
-@dataclass(frozen=True)
-class Sanitized:
-    """A library of a plan with the reports on it, as errors with lines of its text, in the order they came in."""
-
-    source: str
-    errors: tuple[SourceError, ...]
-
-
-def sanitized(plan_data: Mapping[str, Any], walls: sandbox.Walls) -> Iterator[Sanitized]:
+def sanitized(plan_data: Mapping[str, Any], walls: sandbox.Walls) -> Iterator[CompileFailed]:
     """Run each C++ library of a plan with sanitizers. ``plan_data`` is a plan that was checked, as data.
 
+    Yield the reports on each, as errors with lines of its text, in the order they came in.
     Raises CompileFailed if the compiler has no sanitizers, if there is no sandbox, or if torch makes some memory.
     """
     if any("operator" in step for step in plan_data["steps"]):
@@ -79,7 +70,7 @@ def sanitized(plan_data: Mapping[str, Any], walls: sandbox.Walls) -> Iterator[Sa
     kernels = [kernel for kernel in plan.kernels if isinstance(kernel, CppKernel)]
     for source, flags, openmp in dict.fromkeys((item.source, item.flags, item.openmp) for item in kernels):
         text, names = _program(plan, source)
-        yield Sanitized(source, tuple(_reports(_run(text, flags, openmp, walls), names))[:MAX_REPORTS])
+        yield CompileFailed("", source, tuple(_reports(_run(text, flags, openmp, walls), names))[:MAX_REPORTS])
 
 
 def _run(text: str, flags: tuple[str, ...], openmp: bool, walls: sandbox.Walls) -> str:
@@ -154,7 +145,7 @@ def _value(kind: str, value: Any) -> str:
     if value is None:
         return "nullptr"
     if kind == "dtype":
-        return str(_DTYPES[str(value).removeprefix("torch.")])
+        return str(cpp.DType.names.index(str(value).removeprefix("torch.")))
     if kind in ("float32", "float64"):
         (bits,) = struct.unpack("<q", struct.pack("<d", value))
         return f"({_TYPES[kind]})__builtin_bit_cast(double, (int64_t){bits}ll)"

@@ -8,7 +8,6 @@ import os
 import secrets
 from pathlib import Path
 
-from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.paths import user_cache
 
 MAX_CACHE_BYTES = 1 << 30  # on disk
@@ -17,16 +16,12 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def cache_folder() -> Path | None:
-    """Return this user's folder for the store; None if there is no writable home directory."""
-    folder = user_cache("built")
-    if folder is None:
-        return None
-    caches = folder.parents[1]
-    return folder if os.access(caches if caches.exists() else caches.parent, os.W_OK) else None
+    """Return this user's folder for the store, which need not exist; None if the user has no home."""
+    return user_cache("built")
 
 
 class ContentStore:
-    """A folder of the judge's user, which builders may share. None keeps nothing; another user's is a UserError."""
+    """A folder of the judge's user, which builders may share. None keeps nothing, and neither does another user's."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder, self._puts = _private(folder) if folder is not None else None, 0
@@ -73,17 +68,17 @@ def _prune(folder: Path) -> None:
 
 
 def _private(folder: Path) -> Path | None:
-    """Make ``folder`` if need be, writable by its user only, since its files are loaded. Raises UserError.
+    """Make ``folder`` if need be, writable by its user only, since its files are loaded.
 
-    Return None where the disk takes no folder.
+    Return None where the disk takes no folder, or for a folder of another user's.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state = folder.stat()
+        if state.st_uid != os.getuid():
+            return None
+        if state.st_mode & 0o077:
+            folder.chmod(0o700)
     except OSError:
         return None
-    state = folder.stat()
-    if state.st_uid != os.getuid():
-        raise UserError("the folder for compiled kernels belongs to another user", where=folder)
-    if state.st_mode & 0o077:
-        folder.chmod(0o700)
     return folder

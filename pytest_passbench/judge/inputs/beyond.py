@@ -58,11 +58,11 @@ def ranges(draws: Sequence[Draw]) -> list[Range]:
         Range("for inputs far larger than recorded", _larger, doubtful=True),
         Range("for inputs a thousand times smaller than recorded", lambda of, _dtype: of.scaled(SMALLER)),
         Range("for inputs that are all zero", lambda _of, _dtype: Normal(0.0, 0.0)),
-        Range("for denormal inputs", lambda of, dtype: of.scaled(_smallest_normal(dtype) / 8 / _peak(of))),
+        Range("for denormal inputs", _denormal),
         Range("for huge inputs", lambda of, dtype: of.scaled(_farthest(dtype) / _peak(of)), doubtful=True),
-        *(Range(f"for inputs with infinities and NaN in {draws[i].name}", _recorded, False, i, with_infinities)
+        *(Range(f"for inputs with infinities and NaN in {draws[i].name}", lambda of, _: of, False, i, with_infinities)
           for i in largest),
-        *(Range(f"for inputs with a few large values in {draws[i].name}", _recorded, True, i, with_outliers)
+        *(Range(f"for inputs with a few large values in {draws[i].name}", lambda of, _: of, True, i, with_outliers)
           for i in largest),
         *_alone(draws, movables),
     ]  # fmt: skip
@@ -122,8 +122,8 @@ def with_outliers(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
     return flat.view(value.shape)
 
 
-def _recorded(of: Normal, _dtype: str) -> Normal:
-    return of
+def _denormal(of: Normal, dtype: str) -> Normal:
+    return of.scaled(torch.finfo(getattr(torch, dtype)).tiny / 8 / _peak(of))
 
 
 def _larger(of: Normal, dtype: str) -> Normal:
@@ -142,7 +142,3 @@ def _peak(of: Normal) -> float:
 
 def _farthest(dtype: str) -> float:
     return MAX_MAGNITUDE_HALF if dtype == "float16" else MAX_MAGNITUDE
-
-
-def _smallest_normal(dtype: str) -> float:
-    return float(torch.finfo(getattr(torch, dtype)).tiny)

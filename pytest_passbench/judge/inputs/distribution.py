@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from pytest_passbench.core.task import TensorSpec
@@ -17,8 +18,6 @@ WIDENED = 0.1  # least standard deviation of a widened input, and its share of t
 #: deviations from [-ASIDE, ASIDE].
 NARROWER, ASIDE = 0.25, 0.2
 MASKED_SHARE = 64  # of 256 elements of a mask that are at its extreme bound
-_UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
-_INTEGERS = {"int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1}
 #: Dtypes that are drawn in another dtype and then converted.
 DRAWN_AS = {
     "float8_e4m3fn": "float32",
@@ -163,7 +162,6 @@ def _integers(spec: TensorSpec) -> Integers:
     """Return integers within the recorded bounds, clipped to the range of the dtype."""
     low = int(spec.min) if spec.min is not None else 0
     high = int(spec.max) if spec.max is not None else max(low, 1)
-    bits = 8 * _INTEGERS[spec.dtype]
-    least, most = (0, (1 << bits) - 1) if spec.dtype in _UNSIGNED else (-1 << bits - 1, (1 << bits - 1) - 1)
-    low, high = min(max(low, least), most), min(max(high, least), most)
+    bounds = np.iinfo(spec.dtype)
+    low, high = (min(max(bound, bounds.min), bounds.max) for bound in (low, high))
     return Integers(low, max(high - low, 0) + 1)

@@ -16,7 +16,7 @@ import hashlib
 import math
 import struct
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist
@@ -27,15 +27,13 @@ import torch
 
 from pytest_passbench.judge.inputs.distribution import ASIDE, NARROWER, Draw, Integers, Normal, TwoValues
 from pytest_passbench.judge.native_library import NoLibrary, compiled
+from pytest_passbench.plans.launch import ITEM_BYTES
 
 SOURCE = Path(__file__).with_name("native") / "generate.cpp"
 CHACHA8, AES_NI, VAES = range(3)
 NAMES = ("ChaCha8", "AES-128-CTR (AES-NI)", "AES-128-CTR (VAES)")
 _FLOATS = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
 _INTEGER, _CHOICE = 4, 5
-_SIZES = {"float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4} | dict.fromkeys(
-    ("float16", "bfloat16", "int16", "uint16"), 2
-)
 _BITS = {"float64": "<d", "float32": "<f", "float16": "<e"}
 _u64, _double = ctypes.c_uint64, ctypes.c_double
 _PIECE_VALUES = 1 << 18  # drawn at a time
@@ -74,14 +72,11 @@ class Native:
             *(ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p, _u64, ctypes.c_void_p, ctypes.c_int32),
             *(ctypes.c_void_p, _u64, _u64, _u64),
         )
-
-    def writer(self, key: bytes, draws: Sequence[Draw | None]) -> NativeWriter:
-        """Return a writer of these inputs. It leaves inputs out that are None in ``draws``."""
-        return NativeWriter(self, key, draws)
+        self.writer = partial(NativeWriter, self)
 
 
 class NativeWriter:
-    """A writer of one subgraph's inputs."""
+    """A writer of one subgraph's inputs. It leaves inputs out that are None in ``draws``."""
 
     def __init__(self, native: Native, key: bytes, draws: Sequence[Draw | None]) -> None:
         self._write, self._cipher, self._key = native.library.passbench_write, native.cipher, key
@@ -104,8 +99,8 @@ class NativeWriter:
 
 
 def _input(index: int, draw: Draw) -> _Input:
-    size = _SIZES.get(draw.dtype, 1)
-    item = _Input(kind=_FLOATS.get(draw.dtype, _INTEGER), size=size, index=index, count=draw.count)
+    kind = _FLOATS.get(draw.dtype, _INTEGER)
+    item = _Input(kind=kind, size=ITEM_BYTES[draw.dtype], index=index, count=draw.count)
     of = draw.of
     if isinstance(of, Normal):
         item.mean, item.deviation, item.low, item.high = of.mean, of.deviation, of.low, of.high
@@ -155,14 +150,11 @@ class Portable:
 
     def __init__(self, why: str) -> None:
         self.name = f"Philox, keyed anew by SHA-256 for every input of every call ({why})"
-
-    def writer(self, key: bytes, draws: Sequence[Draw | None]) -> PortableWriter:
-        """Return a writer of these inputs. It leaves inputs out that are None in ``draws``."""
-        return PortableWriter(key, draws)
+        self.writer = PortableWriter
 
 
 class PortableWriter:
-    """A writer of one subgraph's inputs."""
+    """A writer of one subgraph's inputs. It leaves inputs out that are None in ``draws``."""
 
     def __init__(self, key: bytes, draws: Sequence[Draw | None]) -> None:
         self._key, self._draws = key, draws
@@ -219,15 +211,10 @@ def _integers(rng: np.random.Generator, of: Integers, count: int) -> Any:
 Generator = Native | Portable
 
 
-def best() -> Generator:
-    """Return the fastest generator that works here."""
+@cache
+def default() -> Generator:
+    """Return the fastest generator that works here. It is chosen once per process."""
     try:
         return Native()
     except NoLibrary as error:
         return Portable(str(error))
-
-
-@cache
-def default() -> Generator:
-    """Return the generator of this machine. It is chosen once per process."""
-    return best()

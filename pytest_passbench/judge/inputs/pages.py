@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
+from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.protocol import Layout
 
@@ -35,6 +36,11 @@ def plan_layout(specs: Sequence[TensorSpec], max_slots: int = MAX_SLOTS) -> Layo
     slots = max(2, min(max_slots, MAX_SLOTS_BYTES // stride))
     shapes, dtypes = tuple(spec.shape for spec in specs), tuple(spec.dtype for spec in specs)
     return Layout(slots, stride, tuple(offsets), shapes, dtypes)
+
+
+def max_slots(device: str) -> int:
+    """Return the greatest number of calls in a block on this device."""
+    return MAX_DEVICE_SLOTS if is_cuda(device) else MAX_SLOTS
 
 
 class Pages:

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,7 +67,8 @@ class Cores:
     def locks(self, device: str) -> list[str]:
         """Return the names of the machine-wide locks that a run on ``device`` times under."""
         cores = [f"core-{core}" for core in self.arms]
-        return [*cores, f"{_DEVICE}{device_name(device)}"] if is_cuda(device) else cores
+        # A slice of a GPU may have slashes in its name, and each lock is a file of its name.
+        return [*cores, f"{_DEVICE}{device_name(device).replace('/', '_')}"] if is_cuda(device) else cores
 
 
 def device_locks(locks: list[str]) -> list[str]:
@@ -84,26 +84,23 @@ def exclusive(names: list[str]) -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         for name in sorted(names):
-            handle = stack.enter_context(_open(name))
+            handle = _open(name)
+            stack.callback(os.close, handle)
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
-@contextlib.contextmanager
-def _open(name: str) -> Iterator[int]:
+def _open(name: str) -> int:
     path = Path(tempfile.gettempdir()) / f"passbench-{name}.lock"
     # Every user of the machine may take the lock. A file of another user can be locked when it is open for reading.
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        if os.fstat(handle).st_nlink == 1:  # else it is another file too, by another name
-            with contextlib.suppress(OSError):
-                os.fchmod(handle, 0o666)  # whatever the umask is
     except PermissionError:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    if os.fstat(handle).st_nlink == 1:  # else it is another file too, by another name
+        with contextlib.suppress(OSError):
+            os.fchmod(handle, 0o666)  # whatever the umask is
+    return handle
 
 
 @contextlib.contextmanager
@@ -127,7 +124,7 @@ class Awake:
         self._cores = tuple(cores)
         self._processes: list[subprocess.Popen[bytes]] = []
 
-    @contextmanager
+    @contextlib.contextmanager
     def on(self) -> Iterator[None]:
         """Keep the cores awake within this context."""
         if not self._processes:
@@ -138,7 +135,7 @@ class Awake:
         finally:
             self._signal(signal.SIGSTOP)
 
-    @contextmanager
+    @contextlib.contextmanager
     def off(self) -> Iterator[None]:
         """Release the cores within this context, which lies within :meth:`on`.
 
@@ -156,7 +153,6 @@ class Awake:
             process.send_signal(number)
 
     def close(self) -> None:
-        """End the processes."""
         for process in self._processes:
             process.kill()
             process.wait()

@@ -85,6 +85,5 @@ class HeldOpen:
                 self._files.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
 
     def close(self) -> None:
-        """Close the files."""
         while self._files:
             os.close(self._files.pop())

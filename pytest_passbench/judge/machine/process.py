@@ -1,10 +1,9 @@
 """The judge's own process: its limits, its heap, and its priority.
 
 Nobody may lower its limits while it works, since its failures would then decide results. During a pair's rounds the
-judge and its runners have real-time priority, if this machine allows it. Without it, the runner or the judge may have
-to wait for a core that another process uses. Other processes also empty the caches between two blocks. Real-time
-priority (root, or CAP_SYS_NICE) prevents both. Without it, blocks that had to wait are recognised by their waiting
-time (:mod:`pytest_passbench.judge.arms.watch`).
+judge and its runners have real-time priority if the machine allows it (root, or CAP_SYS_NICE). Then neither waits for
+a core, and no other process empties the caches between two blocks. Otherwise blocks that had to wait are recognised
+by their waiting time (:mod:`pytest_passbench.judge.arms.watch`).
 """
 
 from __future__ import annotations

@@ -145,7 +145,6 @@ class CpuClock:
             self._settle(arm)
 
     def leave_only(self, *arms: str) -> None:
-        """End the runners of all other arms."""
         for arm in set(self._runners) - set(arms):
             if (runner := self.take_out(arm)) is not None:
                 runner.close()
@@ -199,7 +198,7 @@ class CpuClock:
 
         When all arms have run, a call of the round may be verified.
         """
-        if arm in self._done or not self._batch:
+        if arm in self._done or not self._batch.calls:
             self._new_round(calls)
         with self.phases("blocks"), blaming(arm):
             duration, noise = self._watched(self._runners[arm], partial(self._run, arm, calls))

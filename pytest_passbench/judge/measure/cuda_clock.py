@@ -6,6 +6,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from pytest_passbench.core.device import is_cuda
 from pytest_passbench.judge.arms.cuda import CudaRunner, CudaTemplate, Keeper
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import blaming
@@ -102,3 +103,8 @@ class CudaClock(CpuClock):
     def fill_rate(self) -> float | None:
         """Return the bytes per second that the device filled its memory with in eager's process."""
         return float(self._runners[EAGER].hello["fill_rate"])
+
+
+def clock_of(device: str) -> type[CpuClock]:
+    """Return the class of the clock for blocks on this device."""
+    return CudaClock if is_cuda(device) else CpuClock

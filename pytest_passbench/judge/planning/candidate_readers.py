@@ -84,7 +84,7 @@ class CandidateReaders:
             with tempfile.TemporaryFile() as file:
                 if pack(candidate.path, file) != candidate.content_hash:
                     remedy = "change no file of it until the run ends"
-                    raise UserError("was changed while it is judged", where=candidate.path, remedy=remedy)
+                    raise UserError("was changed while it was being judged", where=candidate.path, remedy=remedy)
                 folder = self.arm().show(file)
                 if folder is None:  # left by the candidate before, in a state that cannot be cleaned
                     self.close()
@@ -122,7 +122,6 @@ class CandidateReaders:
             self._planner = None
 
     def close(self) -> None:
-        """End the reader and its sandbox."""
         self.forget()
         if self._arm is not None:
             self._arm.close()

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from pytest_passbench.candidate.triton import KernelText, stored
@@ -20,7 +21,7 @@ from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.rejected import WRONG_CALL, Rejected, plan_refused
 from pytest_passbench.core.settings import Policy
 from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.arms.template import Answer
+from pytest_passbench.judge.arms.template import Answer, Mismatch
 from pytest_passbench.judge.audits.findings import describe, violation, warning
 from pytest_passbench.judge.builder.build import Builder, BuiltLibrary
 from pytest_passbench.judge.builder.compile_errors import CompileFailed, explained
@@ -49,26 +50,8 @@ from pytest_passbench.suite.allowlist import resolve
 
 #: A place in a kernel, as Python states it: the name of its module, its own name, and a line of its text.
 _KERNEL_PLACE = re.compile(r"<passbench_kernel_\w+\.(?P<name>\w+)>:(?P<line>\d{1,6})")
-_INTEGERS = {
-    f"{sign}int{bits}": (-(1 << (bits - 1)) if not sign else 0, 1 << (bits - (not sign)))
-    for sign in ("", "u")
-    for bits in (8, 16, 32, 64)
-}
 TOO_SLOW_BEFORE = "out"  # the phase of a time-out of passes that were not tried: they took too long before
 MAX_LIBRARY_BYTES = 64 << 20  # of a plan's compiled kernels, and of all plans' that the judge keeps in memory
-
-
-@dataclass(frozen=True)
-class Mismatch:
-    """A plan's return of another dtype or shape than the operators that it replaces give.
-
-    ``status`` is a record's, and ``message`` is a sentence. ``wider``: the shape is right, and the dtype has no fewer
-    bytes.
-    """
-
-    status: str
-    message: str
-    wider: bool
 
 
 def mismatch(request: Request, plan: LaunchPlan) -> Mismatch | None:
@@ -100,19 +83,6 @@ def zeros(request: Request, plan: LaunchPlan) -> dict[str, Any]:
     return {"plan": zero_plan.to_data(), "kernels": [], "written": []}
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedAnswer(Answer):
-    """An answer with its plan as data. ``mismatch``: the plan returns another dtype or shape than it should."""
-
-    plan: dict[str, Any]
-    mismatch: Mismatch | None
-
-
-def _left_to_eager(reason: str) -> PlannedAnswer:
-    """Return the answer that a region pass wants no kernel."""
-    return PlannedAnswer({"left": reason}, plan={}, mismatch=None)
-
-
 @dataclass
 class Planner:
     """The judge's planner for a pass directory, which is ``root`` on disk and ``folder`` within the candidate."""
@@ -127,8 +97,10 @@ class Planner:
     asked: set[str] = field(default_factory=set)
     #: The pass that gave no answer in time, if the case ended by that.
     late: frozenset[str] = frozenset()
+    #: Told of each answer, with the name of its pass, by a survey: it goes on after a plan of another shape.
+    on_answer: Callable[[str, Answer], None] | None = None
     _too_slow: Mapping[frozenset[str], str] = field(default_factory=dict)
-    _answers: dict[str, PlannedAnswer] = field(default_factory=dict)
+    _answers: dict[str, Answer] = field(default_factory=dict)
     _texts: dict[str, KernelText] = field(default_factory=dict)  # of all plans, by name
     _compiled: set[bytes] = field(default_factory=set)  # kernels of all answers
     _regions: dict[str, list[list[str]]] = field(default_factory=dict)  # by pass and graph
@@ -156,7 +128,7 @@ class Planner:
                 self.late = frozenset({name})
             raise
 
-    def answer(self, data: Any, capability: int | None = None) -> PlannedAnswer:
+    def answer(self, data: Any, capability: int | None = None) -> Answer:
         """Return the answer to a template's request. ``capability`` is its CUDA device's, None on a CPU.
 
         Raises ArmFailure if there is no plan, with a finding if a rule is broken. It also raises ArmFailure if the
@@ -164,12 +136,14 @@ class Planner:
         beyond it. A wider dtype may be undone by the operators that follow, so the outputs decide.
         """
         planned = self.answer_or_mismatch(data, capability)
-        if planned.mismatch is not None and not planned.mismatch.wider:
+        if self.on_answer is not None:
+            self.on_answer(str(data["name"]), planned)
+        elif planned.mismatch is not None and not planned.mismatch.wider:
             file = self.root / f"{data['name']}.py"
             raise ArmFailure(planned.mismatch.status, "plan", f"{file}: {planned.mismatch.message}")
         return planned
 
-    def answer_or_mismatch(self, data: Any, capability: int | None = None) -> PlannedAnswer:
+    def answer_or_mismatch(self, data: Any, capability: int | None = None) -> Answer:
         """Return the answer to a template's request as :meth:`answer` does, but also if it has a ``mismatch``.
 
         Unless that is a wider dtype, the message is the plan of zeros that stands in for it.
@@ -177,7 +151,7 @@ class Planner:
         try:
             request = parse.request(data)
         except Rejected as error:
-            raise ArmFailure("integrity", "plan", f"its template sent no valid request: {error}") from error
+            raise ArmFailure("integrity", "plan", f"the template's request is not valid: {error}") from error
         self._ask(request.name)
         key = f"{capability} {request!r}"
         if key not in self._answers:
@@ -199,7 +173,7 @@ class Planner:
             try:
                 calls = graph_module(graph).graph
             except Rejected as error:
-                raise ArmFailure("integrity", "plan", f"its template sent no valid graph: {error}") from error
+                raise ArmFailure("integrity", "plan", f"the template's graph is not valid: {error}") from error
             with self._asking(question):
                 regions = self.reader.regions(name, graph, here)
             try:
@@ -210,19 +184,20 @@ class Planner:
             self._regions[key] = regions
         return self._regions[key]
 
-    def _record(self, request: Request, capability: int | None) -> PlannedAnswer:
+    def _record(self, request: Request, capability: int | None) -> Answer:
         try:
             plan = self.reader.record(request, self.policy)
             if isinstance(plan, str):
-                return _left_to_eager(plan)
+                return Answer({"left": plan})
             check(request, plan, self.policy)
             message, compiled, fruitful = self._kernels(plan, capability)
         except Rejected as rejected:
             if isinstance(rejected, CompileFailed) and request.region:
-                return _left_to_eager(f"its kernel does not compile: {explained(rejected, self.root, request.name)}")
+                words = explained(rejected, self.root, request.name)
+                return Answer({"left": f"its kernel does not compile: {words}"})
             raise self._failure(request.name, rejected) from rejected
         except TimeoutError as error:
-            raise self.reader.late("compile", f"pass {request.name}: its kernels are not compiled") from error
+            raise self.reader.arm.late("compile", f"pass {request.name}: its kernels are not compiled") from error
         size = sum(table.nbytes for table in plan.tables)
         explanation = f"pass {request.name} brings {size} bytes of constant tables"
         findings = (warning("plan", "table", explanation),) if size else ()
@@ -232,8 +207,8 @@ class Planner:
             message, compiled = zeros(request, plan), ()
         else:
             message = {"plan": data_of_plan, **message}
-        words = tuple(steps(data_of_plan))
-        return PlannedAnswer(message, compiled, findings, untuned, words, fruitful, plan=data_of_plan, mismatch=wrong)
+        in_words = tuple(steps(data_of_plan))
+        return Answer(message, compiled, findings, untuned, in_words, fruitful, data_of_plan, wrong)
 
     def located(self, message: str) -> str:
         """Return a message with the places in Triton kernels as places in the candidate's files."""
@@ -271,6 +246,7 @@ class Planner:
         texts: dict[int, KernelText] = {}
         entries: list[dict[str, Any]] = []
         writes: list[frozenset[int | str]] = []
+        patience = partial(self.reader.arm.patience, "compile")
         for number, kernel in enumerate(plan.kernels):
             if isinstance(kernel, TritonKernel):
                 texts[number] = text = checked_text(kernel, plan, number, self.root)
@@ -278,7 +254,7 @@ class Planner:
                 entries.append({"machine": text.name} if capability is not None else {"triton": text.to_json()})
                 writes.append(frozenset(stored(text)))
                 continue
-            built = self.builder.library(kernel.source, kernel.flags, kernel.openmp, self.reader.patience("compile"))
+            built = self.builder.library(kernel.source, kernel.flags, kernel.openmp, patience())
             signature = built.functions.get(kernel.function)
             if signature is None or signature.result != "void":
                 raise plan_refused("kernel", f"launches {kernel.function}, which its source does not define")
@@ -294,7 +270,6 @@ class Planner:
         message: dict[str, Any] = {"kernels": entries, "written": sorted(written(plan, writes))}
         compiled = [library.data for library in libraries]
         if texts and capability is not None:
-            patience = partial(self.reader.patience, "compile")
             message["machine"], code = machine_code(plan, texts, self.triton, capability, patience)
             compiled.append(code)
         self._keep(compiled)
@@ -360,5 +335,5 @@ def _fits(kind: str, value: Any) -> bool:
         return isinstance(value, (int, float))
     if kind == "bool":
         return isinstance(value, int) and value in (0, 1)
-    low, high = _INTEGERS[kind]
-    return isinstance(value, int) and low <= value < high
+    bounds = np.iinfo(kind)
+    return isinstance(value, int) and bounds.min <= value <= bounds.max

@@ -69,7 +69,7 @@ class ReaderProcess:
         self, arm: Arm, channel: socket.socket, log: Any, folder: str, passes: PassDir, pid: int | None
     ) -> None:
         """Take over a forked process, whose id may be known. ``folder`` is where the ``passes`` are inside."""
-        self._arm, self._channel, self._log, self._folder, self._passes = arm, channel, log, folder, passes
+        self.arm, self._channel, self._log, self._folder, self._passes = arm, channel, log, folder, passes
         self._pid = pid
         self._reports: list[dict[str, Any]] | None = None
         self._imported = self._printed = 0  # bytes printed while the modules were loaded, and so far
@@ -157,37 +157,31 @@ class ReaderProcess:
 
     def freeze(self) -> None:
         """Stop all processes of the sandbox until the next order, so that they take no time from timed blocks."""
-        freeze(self._arm)
+        freeze(self.arm)
         self._frozen = True
 
     def _send(self, message: dict[str, Any], phase: str) -> None:
         if self._frozen:
-            thaw(self._arm)
+            for pid in self.arm.everything_inside():
+                with contextlib.suppress(Gone):
+                    processes.go_on(pid)
             self._frozen = False
-        self._channel.settimeout(self.patience(phase))
+        self._channel.settimeout(self.arm.patience(phase))
         try:
             send(self._channel, message)
         except TimeoutError as error:
-            raise self._arm.late(phase) from error
+            raise self.arm.late(phase) from error
         except ProtocolError as error:
-            self._arm.reap()
+            self.arm.reap()
             what = "the process that reads the passes is gone"
-            raise ArmFailure("crash", "load", what) from self._arm.loss or error
+            raise ArmFailure("crash", "load", what) from self.arm.loss or error
 
     def _hear(self, schema: Any, phase: str) -> Any:
-        deadline = time.monotonic() + self.patience(phase)
-        with self._arm.answering(phase, lambda: ending(self._arm.reap(), "the process that reads the passes")):
+        deadline = time.monotonic() + self.arm.patience(phase)
+        with self.arm.answering(phase, lambda: ending(self.arm.reap(), "the process that reads the passes")):
             self._wait(deadline, phase)
             self._channel.settimeout(max(deadline - time.monotonic(), MIN_SECONDS))
             return hear(self._channel, schema, phase)
-
-    def patience(self, phase: str) -> float:
-        """Return the seconds that its next answer may take. Raises ArmFailure if none are left."""
-        return self._arm.patience(phase)
-
-    def late(self, phase: str, what: str) -> ArmFailure:
-        """Return the failure to have ``what`` done in time."""
-        return self._arm.late(phase, what)
 
     def _wait(self, deadline: float, phase: str) -> None:
         """Wait for an answer.
@@ -204,15 +198,15 @@ class ReaderProcess:
 
     def _check_use(self, phase: str) -> None:
         """Raise ArmFailure, and end the sandbox, if its processes are too many, or take too much memory or time."""
-        inside, excess, status = self._arm.everything_inside(), "", "crash"
+        inside, excess, status = self.arm.everything_inside(), "", "crash"
         if len(inside) > MAX_PROCESSES:
             excess = f"started more than {MAX_PROCESSES} processes"
         elif processes.held_bytes(inside, MAX_MEMORY_BYTES) > MAX_MEMORY_BYTES:
             excess = f"took more than {MAX_MEMORY_BYTES >> 30} GiB of memory"
-        elif phase == "load" and self._arm.deadline is None and processes.used_seconds(inside) > LOADING_SECONDS:
+        elif phase == "load" and self.arm.deadline is None and processes.used_seconds(inside) > LOADING_SECONDS:
             excess, status = f"took more than {LOADING_SECONDS:g} s of the processor's time", "timeout"
         if excess:
-            self._arm.destroy()
+            self.arm.destroy()
             raise ArmFailure(status, phase, f"{excess} while it was read")
 
     def _answers(self, seconds: float) -> bool:
@@ -231,10 +225,9 @@ class ReaderProcess:
         return text + (" […]" if sum(end - start for start, end in parts) > most else "")
 
     def close(self) -> None:
-        """End the process and all that it has started."""
         self._channel.close()
         self._log.close()
-        self._arm.end_children()
+        self.arm.end_children()
 
 
 def is_without_answer(arm: ArmResult) -> bool:
@@ -269,13 +262,6 @@ def freeze(arm: Arm) -> None:
                 processes.stop(pid)
                 processes.wait_stopped(pid, limit=FREEZE_TIMEOUT_SECONDS / 4)
     arm.destroy()
-
-
-def thaw(arm: Arm) -> None:
-    """Let all processes of a frozen sandbox go on."""
-    for pid in arm.everything_inside():
-        with contextlib.suppress(Gone):
-            processes.go_on(pid)
 
 
 def named(file: str, folder: Path | str) -> str:

@@ -12,8 +12,7 @@ from typing import Any
 from pytest_passbench.candidate.triton import KernelReference, KernelText, check_options, kernel_text
 from pytest_passbench.core.rejected import kernel_refused, plan_refused
 from pytest_passbench.judge.builder.compile_errors import CompileFailed
-from pytest_passbench.judge.builder.triton_build import CompiledLaunch, TritonBuilder
-from pytest_passbench.judge.builder.triton_types import specialise
+from pytest_passbench.judge.builder.triton_build import CompiledLaunch, TritonBuilder, specialise
 from pytest_passbench.plans.launch import LaunchPlan, TritonKernel, TritonLaunch, Tuned
 
 MAX_SHOWN_CHARACTERS = 2000  # of the reason why a configuration was not compiled
@@ -63,8 +62,9 @@ def machine_code(
         places = [place for place, launch in enumerate(launches) if launch.kernel == number]
         specialised = [specialise(text, launches[place], plan.tensors) for place in places]
         compiled.update(zip(places, builder.machines(text, specialised, capability, patience()), strict=True))
-    _check_failures(plan, texts, [compiled[place] for place in range(len(launches))])
-    return _packed([compiled[place] for place in range(len(launches))])
+    in_order = [compiled[place] for place in range(len(launches))]
+    _check_failures(plan, texts, in_order)
+    return _packed(in_order)
 
 
 def _check_failures(

@@ -35,7 +35,6 @@ from pytest_passbench.judge.verify.memory import (
     shares_more,
 )
 from pytest_passbench.judge.verify.outputs import Output, read_call
-from pytest_passbench.judge.verify.rounds import DrawnRounds
 from pytest_passbench.judge.verify.standing import Standing, mean_distance
 from pytest_passbench.protocol import Layout
 from pytest_passbench.timing.measurement import FEWEST_PAIRS
@@ -45,6 +44,7 @@ MAX_SECONDS = 0.001  # expected, of all later references of a subgraph
 EXPECTED_CALLS = 16  # that are verified after the probe
 NULL_CALLS = 2  # that null answers are tried on
 OVERWRITTEN_CALLS = 3  # after each round, and of each candidate. In processes with an allocator some may be elsewhere
+LATE_SHARE = 1 / 3  # of a stretch of later rounds as long as the first, on average
 OVERWRITTEN_SHARE = 0.8  # of the verified calls have an output where a line was overwritten after the round before
 
 
@@ -94,7 +94,6 @@ class LateFloat64:
             return None
 
     def close(self) -> None:
-        """End the runner."""
         if self._runner is not None:
             self._runner.close()
         self._runner = None
@@ -130,6 +129,34 @@ def accepts_left_out(
         if all(reference.accepts(output.value) for reference, output in pairs):
             return True
     return False
+
+
+class DrawnRounds:
+    """Rounds of a pair that the judge looks at, drawn by chance, one at least in each pair.
+
+    A kernel can tell that a round was looked at: by the time between its blocks, by its inputs, or by pages that only
+    the judge touches. So this must not make the rounds that follow safer. After a drawn round the next one is drawn
+    as the first one was, over as many rounds as each pair has, whether or not the pair has so many left. A kernel
+    that saw a round drawn is thus where it was when the pair began: the next m of n rounds hold one with chance m/n.
+    While none is drawn, the chance of the next only rises. A pair has e - 1 = 1.7 on average (1.4 of 4 rounds).
+
+    Rounds beyond the first ones, which only some pairs have, are drawn each by itself.
+    """
+
+    def __init__(self, rng: random.Random, rounds: int) -> None:
+        """Set up for pairs of ``rounds`` rounds or more."""
+        self._rng, self._rounds, self._next = rng, rounds, 0
+
+    def comes_after(self, before: int) -> bool:
+        """Return True if a round that ended, after ``before`` others of its pair, is drawn. Ask in order."""
+        if before == 0:
+            self._next = self._rng.randrange(self._rounds)
+        if before >= self._rounds:
+            return self._rng.random() * self._rounds < LATE_SHARE
+        drawn = before == self._next
+        if drawn:
+            self._next += self._rng.randint(1, self._rounds)
+        return drawn
 
 
 class Checker:
@@ -330,7 +357,7 @@ class Checker:
     ) -> None:
         """Note each arm's errors against float64, if the graph has a float64 form."""
         begin = time.perf_counter()
-        call_references = references(_values(exact), _values(outputs[EAGER]))
+        call_references = references(*([item.value for item in items] for items in (exact, outputs[EAGER])))
         if call_references is None:
             return
         self.null_accurate = self.null_accurate and all(
@@ -344,7 +371,3 @@ class Checker:
                 errors = [reference.errors(output.value) for reference, output in pairs]
                 standing.accuracy.add(errors, levels[arm], distances[arm])
         self.reference_seconds = time.perf_counter() - begin
-
-
-def _values(outputs: Sequence[Output]) -> list[torch.Tensor | None]:
-    return [output.value for output in outputs]

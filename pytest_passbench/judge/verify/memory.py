@@ -72,17 +72,9 @@ def overwrite(runner: Runner, layout: Layout, call: int, rng: random.Random) -> 
 
 def call_at(runner: Runner, calls: int, address: int) -> int | None:
     """Return the first of a block's ``calls`` calls with an output at this address, if any. Raises ArmFailure."""
-    width = runner.hello["width"]
-    entries = np.frombuffer(runner.memory(runner.hello["entries"], ENTRY.size * width * calls), np.uint64)
-    starts, indices = entries[::2].reshape(calls, width), entries[1::2].reshape(calls, width)
-    forms = read_forms(runner)
-    for index in np.unique(indices):
-        form = form_at(forms, int(index))
-        size = min(form.span, _MAX_SPAN_BYTES) if form.kind == KIND_TENSOR else 0
-        there = (indices == index) & (starts <= address) & (starts + np.uint64(size) > address)
-        if there.any():
-            return int(there.any(axis=1).argmax())
-    return None
+    starts, ends = _ranges(runner, calls)
+    there = (starts <= address) & (ends > address)
+    return int(there.any(axis=1).argmax()) if there.any() else None
 
 
 def shares_more(expected: Sequence[set[int]], actual: Sequence[set[int]]) -> int | None:

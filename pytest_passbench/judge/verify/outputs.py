@@ -12,6 +12,7 @@ import torch
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.runner import Runner
+from pytest_passbench.plans.launch import ITEM_BYTES
 from pytest_passbench.protocol import (
     DEVICES,
     DTYPES,
@@ -55,16 +56,12 @@ class OutputForm:
         return tuple(stride for size, stride in zip(self.shape, self.strides, strict=True) if size > 1)
 
     @property
-    def extent(self) -> int:
-        """The distance from the first element in memory to the end of the last one, in elements; 0 if it is empty."""
+    def span(self) -> int:
+        """The bytes from the first element in memory to the end of the last one; 0 if it is empty."""
         if 0 in self.shape:
             return 0
-        return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
-
-    @property
-    def span(self) -> int:
-        """The same distance as :attr:`extent`, in bytes."""
-        return self.extent * itemsize(self.dtype)
+        steps = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        return ITEM_BYTES[self.dtype] * (1 + steps)
 
     def describe(self) -> str:
         """Return the form in words, for a message."""
@@ -86,12 +83,6 @@ class Output:
     form: OutputForm
     address: int
     value: torch.Tensor | None
-
-
-@functools.cache
-def itemsize(dtype: str) -> int:
-    """Return the bytes of an element of the dtype of this name."""
-    return int(getattr(torch, dtype).itemsize)
 
 
 def read_call(runner: Runner, call: int, like: Sequence[Output] = ()) -> list[Output]:

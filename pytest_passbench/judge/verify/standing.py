@@ -62,7 +62,7 @@ class Accuracy:
     def is_doubtful(self, levels: Sequence[int], distances: Sequence[float] = ()) -> bool:
         """Return True if an output of a call is worse than in all calls with references, by its level or in the mean.
 
-        One element decides the level. If it were bad in every call, the level would hide that others are bad in some.
+        The level alone is not enough: one element that is bad in every call would hide that others are bad in some.
         """
         further = zip(distances, self.distances, strict=False)
         return any(level > before for level, before in zip(levels, self.levels, strict=False)) or any(

@@ -15,6 +15,7 @@ import pytest
 from pytest_passbench.judge.arms import processes
 from pytest_passbench.judge.arms.watch import Watch
 from pytest_passbench.judge.audits import evidence
+from pytest_passbench.judge.machine.process import Preference, allowed, prefer
 from pytest_passbench.judge.measure.cpu_clock import Others
 from shared.workspace import GELU_ADD_KERNEL, make_cpp_pass
 
@@ -78,6 +79,28 @@ def test_a_stopped_process_is_seen_as_such():
         process.wait()
     with pytest.raises(processes.Gone):
         watch.waited()
+    watch.close()
+
+
+def test_a_process_on_the_judges_core_stops_although_both_have_real_time_priority():
+    if not allowed():
+        pytest.skip("needs real-time priority")
+    cores, preference = os.sched_getaffinity(0), Preference()
+    endless = "print(1, flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", endless], stdout=subprocess.PIPE) as process:
+        try:
+            process.stdout.readline()
+            watch = Watch(process.pid)
+            preference.begin()
+            for pid in (0, process.pid):
+                os.sched_setaffinity(pid, {max(cores)})
+            prefer(process.pid)
+            processes.stop(process.pid)
+            watch.wait_stopped(limit=2)
+        finally:
+            os.sched_setaffinity(0, cores)
+            preference.end()
+            process.kill()
     watch.close()
 
 

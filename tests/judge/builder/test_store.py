@@ -70,3 +70,11 @@ def test_where_no_folder_can_be_made_nothing_is_kept(tmp_path):
     store = ContentStore(tmp_path / "file" / "kernels")
     store.put("key", b"data")
     assert store.get("key") is None
+
+
+def test_in_another_users_folder_nothing_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    store = ContentStore(tmp_path)
+    store.put("key", b"data")
+    assert store.get("key") is None
+    assert list(tmp_path.iterdir()) == []

@@ -24,8 +24,7 @@ from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.builder import triton_build
 from pytest_passbench.judge.builder.build import BuiltLibrary
 from pytest_passbench.judge.builder.compile_errors import LIMIT, CompileFailed
-from pytest_passbench.judge.builder.triton_build import CompiledLaunch, TritonBuilder
-from pytest_passbench.judge.builder.triton_types import Specialised, specialise
+from pytest_passbench.judge.builder.triton_build import CompiledLaunch, Specialised, TritonBuilder, specialise
 from pytest_passbench.judge.planning import planner as planner_module
 from pytest_passbench.judge.planning.planner import Planner
 from pytest_passbench.kernels.signatures import Signature
@@ -362,14 +361,13 @@ def test_the_cache_serves_other_builders_and_is_checked(
 class Reader:
     """Stands for a reader that says one plan."""
 
+    arm = SimpleNamespace(patience=lambda _phase: 600.0)
+
     def __init__(self, plan: dict[str, Any]) -> None:
         self._plan = plan
 
     def record(self, request: Any, _policy: str) -> Any:
         return parse.plan(self._plan, request.tensors)
-
-    def patience(self, _phase: str) -> float:
-        return 600.0
 
 
 REQUEST: dict[str, Any] = {

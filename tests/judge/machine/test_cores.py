@@ -85,6 +85,13 @@ def test_a_lock_is_everybodys_whatever_the_umask_is(tmp_path, monkeypatch):
         os.umask(before)
 
 
+def test_a_slice_of_a_gpu_has_a_lock_though_its_name_has_slashes(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-GPU-5f/1/0")
+    with exclusive(Cores.choose(1).locks("cuda")):
+        assert len(list(tmp_path.iterdir())) == 2  # its own, and a core's
+
+
 def test_another_file_that_has_a_locks_name_too_keeps_its_mode(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     secret = tmp_path / "secret"

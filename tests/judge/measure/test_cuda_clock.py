@@ -13,9 +13,8 @@ from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.judge.arms import watch
 from pytest_passbench.judge.audits import evidence
-from pytest_passbench.judge.devices import max_slots
 from pytest_passbench.judge.inputs.pages import Pages as JudgePages
-from pytest_passbench.judge.inputs.pages import plan_layout
+from pytest_passbench.judge.inputs.pages import max_slots, plan_layout
 from pytest_passbench.judge.machine.cores import Cores
 from pytest_passbench.judge.machine.gpu import HeldOpen, device_state, throttled
 from pytest_passbench.judge.measure.allowance import Allowance

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from pytest_passbench.judge.verify.rounds import LATE_SHARE, DrawnRounds
+from pytest_passbench.judge.verify.checker import LATE_SHARE, DrawnRounds
 
 PAIRS = 4000
 

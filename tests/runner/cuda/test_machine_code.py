@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from pytest_passbench.judge.arms.template import Answer
 from pytest_passbench.judge.arms.wire import hear
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.planning.planner import Planner
+from pytest_passbench.judge.scratch import sealed
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Argument, LaunchPlan, Operand, Request, TritonLaunch, Tuned, contiguous
 from pytest_passbench.plans.machine_code import Binary, Passed
@@ -124,14 +126,13 @@ def plan_of(*steps: Any) -> LaunchPlan:
 class Reader:
     """Stands for a reader that says one plan."""
 
+    arm = SimpleNamespace(patience=lambda _phase: 600.0)
+
     def __init__(self, plan: LaunchPlan) -> None:
         self._plan = plan
 
     def record(self, _request: Any, _policy: str) -> LaunchPlan:
         return self._plan
-
-    def patience(self, _phase: str) -> float:
-        return 600.0
 
 
 def answer(plan: LaunchPlan, folder: Path) -> Answer:
@@ -186,7 +187,7 @@ def test_a_template_on_a_device_tells_its_capability_and_makes_no_kernel_of_text
 
     def reply() -> None:
         heard.append(hear(ours, replies.BUILT, "build"))
-        descriptors = told.descriptors()
+        descriptors = tuple(map(sealed, told.compiled))
         send(ours, told.message, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
