@@ -12,6 +12,7 @@ import pytest
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.judge.arms.runner import BlockTime
 from pytest_passbench.judge.bench import Deadline, Stopwatch
+from pytest_passbench.judge.inputs import Batch
 from pytest_passbench.judge.measure import cpu_clock
 
 FULL = {"eager": 500e-6, "candidate": 250e-6}
@@ -42,7 +43,7 @@ def fake_clock(monkeypatch: pytest.MonkeyPatch, empties: dict[str, list[float]],
     monkeypatch.setattr(cpu_clock, "Preference", lambda: quiet)
     bench: Any = SimpleNamespace(
         pages=None,
-        inputs=SimpleNamespace(draw=lambda calls: [[]] * calls, write=lambda batch, pages: None),
+        inputs=SimpleNamespace(draw=lambda calls: Batch(1, calls), write=lambda batch, pages: None),
         cores=SimpleNamespace(forking=[0], arms={0}),
         awake=SimpleNamespace(off=contextlib.nullcontext),
         secret=Secret(b"seed"),
