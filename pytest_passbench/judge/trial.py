@@ -34,7 +34,7 @@ from pytest_passbench.judge.results import Writer, pass_reports, speed_of
 from pytest_passbench.judge.verify.checker import Checker, LateFloat64, WrongCall
 from pytest_passbench.protocol import Order
 from pytest_passbench.timing.looks import Stopping
-from pytest_passbench.timing.measurement import Arms, measure
+from pytest_passbench.timing.measurement import Arms, MeasuredRatio, measure
 from pytest_passbench.timing.rounds import BlockLength
 
 #: Time of the audit that measuring leaves: seconds, and calls of the candidate.
@@ -198,16 +198,20 @@ class Trial:
             ratios={AGAINST: (REFERENCE, CANDIDATE)} if REFERENCE in timed else {},
             more=Pace(bench.deadline, AUDIT_SECONDS + AUDIT_CALLS * per_call.get(CANDIDATE, 0.0)),
         )
+        self._write_speeds(clock, results, continued=earlier is not None)
+        return self.measured
+
+    def _write_speeds(self, clock: CpuClock, results: Mapping[str, MeasuredRatio], continued: bool) -> None:
+        assert self.measured is not None
         deciding = [name for name in self.measured.deciding if name != TWIN]
         decisions = [results[name].decision for name in deciding]
         self.unsettled = any(decision.worth_repeating for decision in decisions) or (
-            AGAINST in deciding and earlier is None and results[AGAINST].decision.verdict in ("FASTER", "SLOWER")
+            AGAINST in deciding and not continued and results[AGAINST].decision.verdict in ("FASTER", "SLOWER")
         )
         for name, result in results.items():
             speed = speed_of(self.measured, name, result)
             speed.eager_device_us, speed.other_device_us = map(clock.device_us, self.measured.sides(name))
             self.writer.speed(name, speed)
-        return self.measured
 
 
 def _judged(arms: Iterable[str]) -> list[str]:
