@@ -67,7 +67,8 @@ IRRELEVANT_IN = {"embedding": frozenset({"padding_idx"})}
 
 # Values of absent parameters. None, False and () also mean that a parameter is absent.
 ABSENT: dict[str, Any] = {"alpha": 1, "beta": 1}
-NO_DIMENSIONS = frozenset({"squeeze"})  # operators for which ``dim=()`` names none, while an absent one means all
+# Operators for which ``dim=()`` names no dimension, while an absent one means all.
+NO_DIMENSIONS = frozenset({"all", "any", "squeeze"})
 
 COMMUTATIVE = frozenset({
     "add", "mul", "maximum", "minimum", "eq", "ne", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and",

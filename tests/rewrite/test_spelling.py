@@ -270,6 +270,7 @@ NEAR_MISSES = [
     (lambda x: x.var(-1), "in_0.var(-1, unbiased=False)", "correction"),
     (lambda x: x * x, "in_0 * in_1", "expected in_"),
     (lambda x: x.squeeze(), "in_0.squeeze(())", "argument dim: expected None, found ()"),
+    (lambda x: (x > 0).any(), "(in_0 > 0).any(dim=())", "argument dim: expected None, found ()"),
     (lambda x: x[None], "in_0[False]", "argument index: expected None, found False"),
 ]
 
