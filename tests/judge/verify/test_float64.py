@@ -33,7 +33,9 @@ def forward(in_0, in_1):
     [pytest.param("ladder", False, True, marks=pytest.mark.slow), ("fp64", True, False)],
 )
 def test_one_rounding_is_accurate_and_1_percent_off_is_not(bench, criterion, once, scaled):
-    bench.task(dtypes=("bfloat16",), scales=(64,))  # of fewer elements eager's greatest error may be the smaller one
+    # Of fewer elements, eager's greatest error may be the smaller one; and if a sum in a million is above 8, where
+    # bfloat16 is half as fine.
+    bench.task(dtypes=("bfloat16",), scales=(64,), stats="mean: 0.0, std: 1.0, min: -3.9, max: 3.9")
     bench.candidate({"once": make_wrapper(ROUNDED_ONCE)})
     bench.candidate({"scaled": make_wrapper(SCALED)}, name="other")
     for folder, right in (("cand", once), ("other", scaled)):
