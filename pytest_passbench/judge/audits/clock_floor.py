@@ -27,7 +27,7 @@ from pytest_passbench.judge.arms.template import ForkOrder, Template
 from pytest_passbench.judge.audits.blocks import Blocks
 from pytest_passbench.judge.audits.findings import violation
 from pytest_passbench.judge.bench import Bench
-from pytest_passbench.judge.measure.cpu_clock import ENGINE, PYTHON, CpuClock
+from pytest_passbench.judge.measure.cpu_clock import PYTHON, CpuClock
 from pytest_passbench.timing.measurement import Arms
 from pytest_passbench.timing.rounds import disturbed
 
@@ -49,8 +49,8 @@ MARGIN = 0.05
 #: And by half the half width of its estimate, up to this one (log): a few noisy pairs are known to no better.
 MAX_HALF_WIDTH = 0.1
 #: The most that a call and each operator in it cost beside kernels, in seconds, by what makes the calls. That is all
-#: that a kernel could save. The cost of guards is in it, and that of a busy machine.
-COSTS = {ENGINE: (0.5e-6, 0.1e-6), PYTHON: (100e-6, 10e-6)}
+#: that a kernel could save. The cost of guards is in the last one, and that of a busy machine in all.
+ENGINE_COSTS, DIRECT_COSTS, GUARDED_COSTS = (0.5e-6, 0.1e-6), (20e-6, 4e-6), (100e-6, 10e-6)
 #: So many times shorter than the floor and the kernels' time together a block may seem.
 MAX_GAIN = 1.12
 #: A block so many times longer than its floor is above it in any case. So many times shorter, no pair may be.
@@ -97,7 +97,7 @@ class ClockFloor:
         ArmFailed for eager, and if the candidate failed in a try and the others do not decide: it could fail to be
         rid of this audit.
         """
-        if not self._template.idles or self._share == math.inf or not self._could_gain:
+        if not self._template.idles or self._share == math.inf or self._could_gain <= MARGIN:
             return []
         failures, violations = list[ArmFailed](), list[Finding]()
         total = ACCUSED / 2 if self._suspected else 0.0
@@ -127,17 +127,22 @@ class ClockFloor:
                     time.sleep(PAUSE)
         if failures:
             raise failures[-1]
-        return []
+        return violations if self._suspected else []  # which no try has cleared
 
     @property
-    def _could_gain(self) -> bool:
-        """True if what a call costs beside its kernels is more than two processes of one program may differ by."""
-        call, operator = COSTS[self._clock.maker(CANDIDATE)]
-        return call + operator * self._operators > MARGIN * self._measured.per_call(CANDIDATE)
+    def _could_gain(self) -> float:
+        """The most that a kernel could save of a call, as a share of its time."""
+        of_python = DIRECT_COSTS if self._template.arm.settings.pipeline == "direct" else GUARDED_COSTS
+        call, operator = of_python if self._clock.maker(CANDIDATE) == PYTHON else ENGINE_COSTS
+        return (call + operator * self._operators) / self._measured.per_call(CANDIDATE)
 
     def _kernels_count(self, ratio: float) -> bool:
-        """Return True if the kernels' time counts too: Python makes the calls, and the floor is a large share."""
-        return self._clock.maker(CANDIDATE) == PYTHON and ratio > (MAX_GAIN - 1) * self._share
+        """Return True if the kernels' time counts too: Python makes the calls, and the floor is a large share.
+
+        Enough must be there to save: eager's operators read what kernels would have brought into the cache.
+        """
+        most = MAX_GAIN - 1
+        return self._clock.maker(CANDIDATE) == PYTHON and ratio > most * self._share and self._could_gain > most
 
     def _floor(self) -> tuple[float, str]:
         """Hold the blocks against the floor. Return the log by which they are too short, and a message."""

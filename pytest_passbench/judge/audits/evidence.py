@@ -1,13 +1,4 @@
-"""The layers of the clock and of plausibility: evidence from the timed blocks, and from the size of their outputs.
-
-They look for these things:
-
-- more CPU time than an arm's cores could give in the wall time;
-- a first call that takes as long as a block, unlike eager's;
-- CPU time of processes beside the runner;
-- processes that a candidate leaves in its sandbox;
-- outputs that are written faster than the cores or the device fill memory.
-"""
+"""The layers of the clock and of plausibility: evidence from the timed blocks, and from the size of their outputs."""
 
 from __future__ import annotations
 

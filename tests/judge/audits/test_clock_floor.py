@@ -190,6 +190,7 @@ def test_an_honest_program_that_takes_logarithms_of_what_a_kernel_writes_is_abov
 
 
 CLOCK = SimpleNamespace(maker=lambda _arm: PYTHON, renew=lambda _arm: None)
+TEMPLATE = SimpleNamespace(idles=True, arm=SimpleNamespace(settings=SimpleNamespace(pipeline="dynamo")))
 
 
 def measured(ratio, half_width, per_call=5e-6, greatest=None):
@@ -206,17 +207,30 @@ def measured(ratio, half_width, per_call=5e-6, greatest=None):
     )
 
 
-@pytest.mark.parametrize(("maker", "per_call", "held"), [
-    (ENGINE, 5e-6, True), (ENGINE, 50e-6, False), (PYTHON, 50e-6, True), (PYTHON, 5e-3, False),
+@pytest.mark.parametrize(("pipeline", "maker", "per_call", "held"), [
+    ("direct", ENGINE, 5e-6, True), ("direct", ENGINE, 50e-6, False),
+    ("direct", PYTHON, 50e-6, True), ("direct", PYTHON, 1e-3, False),
+    ("dynamo", PYTHON, 1e-3, True), ("dynamo", PYTHON, 5e-3, False),
 ])  # fmt: skip
-def test_calls_that_take_far_longer_than_what_they_cost_are_held_to_no_floor(monkeypatch, maker, per_call, held):
+def test_calls_that_take_far_longer_than_what_they_cost_are_held_to_no_floor(
+    monkeypatch, pipeline, maker, per_call, held
+):
     monkeypatch.setattr(clock_floor, "PAUSE", 0.0)
     monkeypatch.setattr(ClockFloor, "_floor", lambda _self: (1.0, "too short"))
     bench = SimpleNamespace(deadline=Deadline(10.0), secret=SimpleNamespace(stream=lambda _name: None))
     clock = SimpleNamespace(maker=lambda _arm: maker, renew=lambda _arm: None)
-    template = SimpleNamespace(idles=True)
+    template = SimpleNamespace(idles=True, arm=SimpleNamespace(settings=SimpleNamespace(pipeline=pipeline)))
     floor = ClockFloor(clock, template, bench, None, measured(2.0, 0.01, per_call), 3)
     assert bool(floor.findings()) == held
+
+
+@pytest.mark.parametrize(("suspected", "accused"), [(False, False), (True, True)])
+def test_tries_that_leave_it_open_clear_nobody_who_was_below_the_floor_before(monkeypatch, suspected, accused):
+    monkeypatch.setattr(clock_floor, "PAUSE", 0.0)
+    monkeypatch.setattr(ClockFloor, "_floor", lambda _self: (0.01, "too short"))
+    bench = SimpleNamespace(deadline=Deadline(10.0), secret=SimpleNamespace(stream=lambda _name: None))
+    floor = ClockFloor(CLOCK, TEMPLATE, bench, None, measured(2.0, 0.01), 3, suspected)
+    assert bool(floor.findings()) == accused
 
 
 @pytest.mark.parametrize(("work", "low", "high"), [(1, 0.0, 0.5), (400, 0.5, 1.0)])
@@ -236,7 +250,7 @@ def test_the_share_of_stops_in_a_kernel_is_that_of_its_time(bench, monkeypatch, 
             patch.setattr(clock_floor, "_Stops", Noted)
             return ratio(self)
 
-    monkeypatch.setattr(ClockFloor, "_could_gain", True)
+    monkeypatch.setattr(ClockFloor, "_could_gain", 1.0)
     monkeypatch.setattr(ClockFloor, "_kernels_count", lambda *_: True)
     monkeypatch.setattr(ClockFloor, "_ratio_of_kernels", noted)
     bench.task()
@@ -251,7 +265,7 @@ def test_the_pauses_between_tries_are_not_the_candidates_time(monkeypatch):
     monkeypatch.setattr(ClockFloor, "_floor", lambda _self: (1.0, "too short"))
     deadline = Deadline(10.0, clock=lambda: now[0])
     bench = SimpleNamespace(deadline=deadline, secret=SimpleNamespace(stream=lambda _name: None))
-    floor = ClockFloor(CLOCK, SimpleNamespace(idles=True), bench, None, measured(2.0, 0.01), 1)
+    floor = ClockFloor(CLOCK, TEMPLATE, bench, None, measured(2.0, 0.01), 1)
     assert len(floor.findings()) == 1
     assert now[0] > 0
     assert deadline.left() == pytest.approx(10.0)
@@ -274,13 +288,12 @@ FAR, CLEAR, NEAR, SUSPECTED, TOO_SHORT = 0.5, 1.0, 1.1, 1.25, 3.0
 )
 def test_no_single_try_clears_or_accuses(monkeypatch, gains, accused, tries):
     tried, renewed = iter(gains), []
-    template = SimpleNamespace(idles=True)
     bench = SimpleNamespace(deadline=Deadline(10.0), secret=SimpleNamespace(stream=lambda _name: None))
     monkeypatch.setattr(clock_floor, "PAUSE", 0.0)
     monkeypatch.setattr(ClockFloor, "_ratio_without_kernels", lambda _self, _contents: (0.5, 0.5))
     monkeypatch.setattr(ClockFloor, "_ratio_of_kernels", lambda _self: next(tried) - 0.5)
     clock = SimpleNamespace(maker=lambda _arm: PYTHON, renew=renewed.append)
-    floor = ClockFloor(clock, template, bench, SimpleNamespace(), measured(1.0, 0.0), 1)
+    floor = ClockFloor(clock, TEMPLATE, bench, SimpleNamespace(), measured(1.0, 0.0), 1)
     assert bool(floor.findings()) == accused
     assert len(gains) - len(list(tried)) == tries
     assert renewed == [EAGER] * (tries - 1)  # each try after the first has another process of eager's
@@ -289,12 +302,11 @@ def test_no_single_try_clears_or_accuses(monkeypatch, gains, accused, tries):
 def test_kernels_are_added_to_a_low_floor_of_the_tries(monkeypatch):
     """A process without kernels may be far slower than others, and its time says nothing of the program."""
     floors = iter((0.5, 0.9, 0.9, 0.5) * TRIES)
-    template = SimpleNamespace(idles=True)
     bench = SimpleNamespace(deadline=Deadline(10.0), secret=SimpleNamespace(stream=lambda _name: None))
     monkeypatch.setattr(clock_floor, "PAUSE", 0.0)
     monkeypatch.setattr(ClockFloor, "_ratio_without_kernels", lambda _self, _contents: (next(floors),) * 2)
     monkeypatch.setattr(ClockFloor, "_ratio_of_kernels", lambda _self: 0.6)
-    assert not ClockFloor(CLOCK, template, bench, SimpleNamespace(), measured(1.0, 0.0), 1).findings()
+    assert not ClockFloor(CLOCK, TEMPLATE, bench, SimpleNamespace(), measured(1.0, 0.0), 1).findings()
 
 
 @pytest.mark.parametrize(("greatest", "accused"), [(2.0, False), (3.0, False), (10.0, True)])
@@ -303,5 +315,5 @@ def test_a_single_pair_far_below_the_floor_is_enough(monkeypatch, greatest, accu
     monkeypatch.setattr(clock_floor, "PAUSE", 0.0)
     monkeypatch.setattr(ClockFloor, "_ratio_without_kernels", lambda _self, _contents: (0.4, 0.4))
     monkeypatch.setattr(ClockFloor, "_ratio_of_kernels", lambda _self: 0.1)
-    floor = ClockFloor(CLOCK, SimpleNamespace(idles=True), bench, None, measured(2.0, 0.0, greatest=greatest), 1)
+    floor = ClockFloor(CLOCK, TEMPLATE, bench, None, measured(2.0, 0.0, greatest=greatest), 1)
     assert bool(floor.findings()) == accused
