@@ -213,9 +213,8 @@ class PassEnvironment:
         draft = self._shared().first_pass(task, self._is_awaited)
         for name, text in draft.files.items():
             self._files.write(name, text)
-        own = MANIFEST in self._files.texts()
-        manifest = f"the answer has a {MANIFEST} of its own: add the new passes to it\n" if own else ""
-        return f"{draft.text()}\n{manifest}wrote {', '.join(draft.files)}"
+        listing = f"the answer has a {MANIFEST} of its own: add the new passes to it\n"
+        return f"{draft.text()}\n{listing if MANIFEST in self._files.texts() else ''}wrote {', '.join(draft.files)}"
 
     def _judged(self, task: Task) -> str:
         if len(self.attempts) >= MAX_ATTEMPTS:

@@ -55,10 +55,9 @@ class Trial:
     A ``last`` attempt takes the crash of a baseline for the baseline's own. ``built`` are eager's programs of an
     earlier case on the subgraph. If there are none and the trial ``keeps`` its own, these take their place.
 
-    After :meth:`judge`, ``measured`` is the measurement, if there was one. ``unsettled`` is then
-    True if a further measurement is worth its time: noise left the verdict open, or the candidate differs from its
-    reference and no second build has confirmed that yet. ``interpreted``: Triton's interpreter runs kernels of the
-    candidate.
+    After :meth:`judge`, ``measured`` is the measurement, if there was one. ``unsettled`` is then True if a further
+    measurement is worth its time: noise left the verdict open, or the candidate differs from its reference and no
+    second build has confirmed that yet. ``interpreted``: Triton's interpreter runs kernels of the candidate.
     """
 
     case: Case

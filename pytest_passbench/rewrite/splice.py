@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from pytest_passbench.rewrite.meta import by_values, planned_form, shaped_by_val
 from pytest_passbench.rewrite.passes import Kernel, Kernels, PassError
 
 
-class Splice:
+class Splice(ABC):
     """The replacement of ``nodes``, in graph order, for a pass called ``name``."""
 
     def __init__(
@@ -30,9 +31,9 @@ class Splice:
         #: The operators that leave the graph.
         self.replaced = [node for node in nodes if node not in effects.writers]
 
+    @abstractmethod
     def _results(self) -> dict[Node, Node]:
         """Add nodes to the graph, and return those that stand for earlier ones."""
-        raise NotImplementedError
 
     def done(self) -> None:
         """Replace the nodes."""

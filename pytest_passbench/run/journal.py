@@ -134,7 +134,8 @@ def _parsed(path: Path, contents: list[dict[str, Any]]) -> tuple[dict[str, Any],
 def last_records(folder: Path) -> dict[Key, Record]:
     """Return the last record of each key in a folder's journals; none if there is no journal that can be read."""
     try:
-        return {record.key: record for record in read(folder)[1]}
+        _header, records, _cut = read(folder)
+        return {record.key: record for record in records}
     except UserError:
         return {}
 
@@ -163,7 +164,8 @@ def remove_halves(earlier: Earlier, report_dir: Path) -> None:
     """
     for folder in {earlier.folder, *(path.parent for path in report_dir.glob(f"*/{PATTERN}"))}:
         with contextlib.suppress(UserError, OSError):  # another run's that cannot be read, or is read-only
-            if read(folder)[0] == earlier.header:
+            header, _records, _cut = read(folder)
+            if header == earlier.header:
                 remove(folder)
 
 

@@ -274,7 +274,7 @@ def fresh_folder(report_dir: Path, started: str, names: Iterable[str]) -> Path:
     ``started`` is the time at which the run started (ISO 8601). Raises UserError if the folder cannot be made.
     """
     stamp = datetime.fromisoformat(started).strftime("%Y%m%d-%H%M%S")
-    name = "-".join([stamp, *names])[:100].encode()[:200].decode(errors="ignore")  # a name has 255 bytes at most
+    name = "-".join([stamp, *names]).encode()[:100].decode(errors="ignore")  # a name has 255 bytes at most
     for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
         folder = report_dir / (name + suffix)
         try:

@@ -1,4 +1,4 @@
-"""Joining a Ray cluster, with a stand-in for Ray."""
+"""Joining a Ray cluster, with stand-ins for Ray and for the network."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ import pytest
 from pytest_passbench.core.ray_cluster import connect
 
 
-def test_an_ipv6_address_in_brackets_is_reached(monkeypatch):
+@pytest.mark.parametrize(("address", "reached"), [
+    ("[::1]:6379", ("::1", 6379)), ("ray://[fe80::2]:10001", ("fe80::2", 10001)), ("head:6379", ("head", 6379)),
+])  # fmt: skip
+def test_an_address_is_tried_before_ray_is(monkeypatch, address, reached):
     monkeypatch.setenv("RAY_DEDUP_LOGS_SKIP_REGEX", "")
     ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **_options: None)
     monkeypatch.setitem(sys.modules, "ray", ray)
-    try:
-        head = socket.create_server(("::1", 0), family=socket.AF_INET6)
-    except OSError:
-        pytest.skip("this machine has no IPv6")
-    with head:
-        assert connect(f"[::1]:{head.getsockname()[1]}", "here").owned
+    tried = []
+
+    def reach(place, timeout):
+        tried.append(place)
+        return SimpleNamespace(close=lambda: None)
+
+    monkeypatch.setattr(socket, "create_connection", reach)
+    assert connect(address, "here").owned
+    assert tried == [reached]

@@ -130,8 +130,7 @@ class Auditor:
         suspected: bool = False,
     ) -> list[Finding]:
         findings = evidence.strays(self._arm) + evidence.excess(clock, CANDIDATE)
-        findings += evidence.others(clock, CANDIDATE)
-        findings += evidence.slowed(*clock.slowed_pairs())
+        findings += evidence.others(clock, CANDIDATE) + evidence.slowed(*clock.slowed_pairs())
         if measured is not None:
             findings += evidence.first_call(clock, CANDIDATE, clock.calls)
             floor = ClockFloor(clock, template, self._bench, blocks, measured, self._operators, suspected)

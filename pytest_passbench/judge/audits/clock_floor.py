@@ -97,7 +97,7 @@ class ClockFloor:
         ArmFailed for eager, and if the candidate failed in a try and the others do not decide: it could fail to be
         rid of this audit.
         """
-        if not self._template.idles or self._share == math.inf or self._could_gain <= MARGIN:
+        if not self._template.idles or self._share == math.inf or self._savable_share <= MARGIN:
             return []
         failures, violations = list[ArmFailed](), list[Finding]()
         total = ACCUSED / 2 if self._suspected else 0.0
@@ -130,7 +130,7 @@ class ClockFloor:
         return violations if self._suspected else []  # which no try has cleared
 
     @property
-    def _could_gain(self) -> float:
+    def _savable_share(self) -> float:
         """The most that a kernel could save of a call, as a share of its time."""
         of_python = DIRECT_COSTS if self._template.arm.settings.pipeline == "direct" else GUARDED_COSTS
         call, operator = of_python if self._clock.maker(CANDIDATE) == PYTHON else ENGINE_COSTS
@@ -142,7 +142,7 @@ class ClockFloor:
         Enough must be there to save: eager's operators read what kernels would have brought into the cache.
         """
         most = MAX_GAIN - 1
-        return self._clock.maker(CANDIDATE) == PYTHON and ratio > most * self._share and self._could_gain > most
+        return self._clock.maker(CANDIDATE) == PYTHON and ratio > most * self._share and self._savable_share > most
 
     def _floor(self) -> tuple[float, str]:
         """Hold the blocks against the floor. Return the log by which they are too short, and a message."""

@@ -250,7 +250,7 @@ def test_the_share_of_stops_in_a_kernel_is_that_of_its_time(bench, monkeypatch, 
             patch.setattr(clock_floor, "_Stops", Noted)
             return ratio(self)
 
-    monkeypatch.setattr(ClockFloor, "_could_gain", 1.0)
+    monkeypatch.setattr(ClockFloor, "_savable_share", 1.0)
     monkeypatch.setattr(ClockFloor, "_kernels_count", lambda *_: True)
     monkeypatch.setattr(ClockFloor, "_ratio_of_kernels", noted)
     bench.task()
