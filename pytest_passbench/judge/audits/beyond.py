@@ -225,25 +225,50 @@ def _first_wrong(
         return None
     info, name = torch.finfo(expected.dtype), str(expected.dtype).removeprefix("torch.")
     step = 1 if place is None else -(-expected.numel() // MAX_ELEMENTS)
-    first = int((place or 0.0) * step)
-    a, b = (tensor.flatten()[first::step] for tensor in (expected, actual))
-    if all(surely_within(*pair, *tolerances(name, tolerance)) for pair in zip(pieces(a), pieces(b), strict=True)):
+    first, close = int((place or 0.0) * step), tolerances(name, tolerance)
+    flat = [tensor.flatten()[first::step] for tensor in (expected, actual, *near)]
+    parts, begin = list(zip(*map(pieces, flat), strict=True)), 0
+    surely = [surely_within(right, answer, *close) for right, answer, *_ in parts]
+    if all(surely):
         return None
-    a, b = a.double(), b.double()
-    changes = [(value.flatten()[first::step].double() - a).abs() for value in near]
-    comparable = a.abs() < MAX_SHARE * info.max
-    for change in changes:
-        comparable &= change.isfinite()
-    doubt = DOUBT_FACTOR * max((float((change * comparable).nan_to_num().amax()) for change in changes), default=0.0)
-    size = torch.where(comparable, a.abs(), 0.0)
-    some = size[size > 0]
-    usual = float(some[:: -(-some.numel() // MEDIAN_ELEMENTS)].median()) if some.numel() else 0.0
+    most = MAX_SHARE * info.max
     relative, _ = tolerances(name, min(tolerance + ROUNDING_LEVELS, T_FROZEN))
-    _, absolute = tolerances(name, tolerance)
-    limit = size.clamp_min(usual).mul_(relative).add_(absolute + 4 * info.tiny + doubt)
-    wrong = comparable & ~((a - b).abs() <= limit)
-    if not bool(wrong.any()):
-        return None
-    found_at = int(wrong.int().argmax())
-    where = [int(i) for i in np.unravel_index(first + found_at * step, expected.shape)]
-    return where, float(a[found_at]), float(b[found_at])
+    absolute = close[1] + 4 * info.tiny + DOUBT_FACTOR * max(_greatest_change(part, most) for part in parts)
+    usual = _usual_size(flat[0], most)
+    for part, within in zip(parts, surely, strict=True):
+        if not within:
+            a, b, *others = (tensor.double() for tensor in part)
+            limit = a.abs().clamp_min_(usual).mul_(relative).add_(absolute)
+            wrong = _comparable(a, others, most) & ~((a - b).abs() <= limit)
+            if bool(wrong.any()):
+                index = int(wrong.int().argmax())
+                where = np.unravel_index(first + (begin + index) * step, expected.shape)
+                return list(map(int, where)), float(a[index]), float(b[index])
+        begin += part[0].numel()
+    return None
+
+
+def _comparable(expected: torch.Tensor, near: Sequence[torch.Tensor], most: float) -> torch.Tensor:
+    """Return for each element whether all of eager's answers are finite, and this one's size is below ``most``."""
+    comparable = expected.abs() < most
+    for answer in near:
+        comparable &= answer.isfinite()
+    return comparable
+
+
+def _greatest_change(part: Sequence[torch.Tensor], most: float) -> float:
+    """Return by how much eager's answers to other last bits differ most. ``part``: eager's, the arm's, and these."""
+    expected, _, *near = (tensor.double() for tensor in part)
+    comparable = _comparable(expected, near, most)
+    changes = ((answer - expected).abs().masked_fill_(~comparable, 0.0) for answer in near)
+    return max((float(change.amax()) for change in changes), default=0.0)
+
+
+def _usual_size(expected: torch.Tensor, most: float) -> float:
+    """Return the median size of the elements that are neither 0 nor ``most`` or more, of a sample that has any."""
+    for step in (-(-expected.numel() // MEDIAN_ELEMENTS), 1):
+        sizes = expected[::step].double().abs()
+        sizes = sizes[(sizes > 0) & (sizes < most)]
+        if sizes.numel():
+            return float(sizes.median())
+    return 0.0

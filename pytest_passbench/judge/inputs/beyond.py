@@ -113,7 +113,7 @@ def with_outliers(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
     that a sample of the elements rarely has its share of them.
     """
     flat = value.flatten().clone()
-    deviation = float(flat.double().square().mean().sqrt())
+    deviation = float(flat.float().square().mean().sqrt())
     count = min(OUTLIERS, flat.numel())
     weighty = deviation * max(OUTLIER_DEVIATIONS, math.sqrt(flat.numel() / count))
     large = min(max(weighty, OUTLIER_MAGNITUDE), _farthest(str(flat.dtype).removeprefix("torch.")))

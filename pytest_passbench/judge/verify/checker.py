@@ -217,10 +217,10 @@ class Checker:
     def _overwrite(self, runners: Mapping[str, Runner], calls: int) -> None:
         """Overwrite lines of outputs of the candidates, which the next round has to write again."""
         for arm in (arm for arm in runners if arm in (CANDIDATE, REFERENCE)):
-            for call in self._rng.sample(range(calls), min(calls, OVERWRITTEN_CALLS)):
-                with blaming(arm):
-                    address = overwrite(runners[arm], self._layout, call, self._rng)
-                self._overwritten += [] if address is None else [(arm, address)]
+            drawn = self._rng.sample(range(calls), min(calls, OVERWRITTEN_CALLS))
+            with blaming(arm):
+                lines = overwrite(runners[arm], self._layout, drawn, self._rng)
+            self._overwritten += [(arm, address) for address in lines]
         self._rng.shuffle(self._overwritten)
 
     def check(self, runners: Mapping[str, Runner], batch: Batch, call: int, referenced: bool = False) -> None:

@@ -51,23 +51,25 @@ def _overlaps(output: Output, other: Output) -> bool:
     return begins and size > 0 and other_size > 0
 
 
-def overwrite(runner: Runner, layout: Layout, call: int, rng: random.Random) -> int | None:
-    """Write drawn bytes to a drawn line of a call's outputs. Return its address; None if no output is in memory.
+def overwrite(runner: Runner, layout: Layout, calls: Sequence[int], rng: random.Random) -> list[int]:
+    """Write drawn bytes to a drawn line of each call's outputs. Return their addresses, if outputs are in memory.
 
     Outputs in inputs or on a device are left alone. Outputs of the next block lie there. A program that recognises
     its own answer, by a pattern in some elements, could leave out what never changes, such as the zeros beside a
     diagonal. Raises ArmFailure if there is no such memory.
     """
     pages = range(runner.hello["pages"], runner.hello["pages"] + layout.size)
-    tensors = [(address, form.span) for address, form in stated(runner, call)
-               if form.kind == KIND_TENSOR and form.device == "cpu" and address not in pages]  # fmt: skip
-    places = [(address, size) for address, size in tensors if size and address + size < ADDRESS_END]
-    if not places:
-        return None
-    address, size = rng.choice(places)
-    offset = rng.randrange(size)
-    runner.overwrite(address + offset, rng.randbytes(min(LINE_BYTES, size - offset)))
-    return address + offset
+    forms, lines = read_forms(runner), list[int]()
+    for call in calls:
+        tensors = [(address, form.span) for address, form in stated(runner, call, forms)
+                   if form.kind == KIND_TENSOR and form.device == "cpu" and address not in pages]  # fmt: skip
+        places = [(address, size) for address, size in tensors if size and address + size < ADDRESS_END]
+        if places:
+            address, size = rng.choice(places)
+            offset = rng.randrange(size)
+            runner.overwrite(address + offset, rng.randbytes(min(LINE_BYTES, size - offset)))
+            lines.append(address + offset)
+    return lines
 
 
 def call_at(runner: Runner, calls: int, address: int) -> int | None:

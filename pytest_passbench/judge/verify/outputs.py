@@ -100,12 +100,15 @@ def read_call(runner: Runner, call: int, like: Sequence[Output] = ()) -> list[Ou
     ]
 
 
-def stated(runner: Runner, call: int) -> list[tuple[int, OutputForm]]:
-    """Return the address and the form of each output of a call, as the runner states them. Raises ArmFailure."""
+def stated(runner: Runner, call: int, forms: bytes | None = None) -> list[tuple[int, OutputForm]]:
+    """Return the address and the form of each output of a call, as the runner states them. Raises ArmFailure.
+
+    ``forms`` is the table of :func:`read_forms`, if it was read for another call of the block.
+    """
     width = runner.hello["width"]
     size = ENTRY.size * width
     entries = runner.memory(runner.hello["entries"] + call * size, size)
-    forms = read_forms(runner)
+    forms = read_forms(runner) if forms is None else forms
     return [(address, form_at(forms, index)) for address, index in ENTRY.iter_unpack(entries)]
 
 
