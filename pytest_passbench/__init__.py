@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pytest_passbench.core.exits import HARNESS_FAILED
+from pytest_passbench.core.errors import HARNESS_FAILED
 
 if TYPE_CHECKING:
     from pytest_passbench.api import Evaluator, Outcome, Reward, evaluate

@@ -11,9 +11,8 @@ from typing import Any
 from pytest_passbench.api import evaluator
 from pytest_passbench.api.arguments import load, with_ids
 from pytest_passbench.api.backend import Backend, take
-from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.errors import HARNESS_FAILED, UserError
 from pytest_passbench.core.escape import printable
-from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.progress import ProgressLines

@@ -1,4 +1,4 @@
-"""The error that stands for a mistake of the user, and an exception of a candidate's code in words for its author."""
+"""A mistake of the user, the exit code of a harness that failed, and a candidate's exception in words."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from pytest_passbench.core.paths import PACKAGE
+
+HARNESS_FAILED = 75
+"""The exit code if some subgraphs could not be judged (``harness_fail``): EX_TEMPFAIL of sysexits.h.
+
+A failed case or gate goes before it: that verdict holds, whatever the missing subgraphs would have shown.
+"""
 
 MAX_CHARACTERS = 12_000
 MAX_CAUSES = 20

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 import torch
 
+from pytest_passbench.core.agreement import WIDER, pieces
 from pytest_passbench.core.criterion import MAX_GREATEST_RATIO, is_accurate, max_mean_ratio
-from pytest_passbench.core.null_answers import WIDER, fixed_nulls, mean_answer, pieces
+from pytest_passbench.core.null_answers import fixed_nulls, mean_answer
 
 _ROUNDED = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
 _BEYOND_UNIT = 2.0**40  # an error of eager's that is not 0, times this, is more than the element's rounding unit

@@ -1,22 +1,15 @@
-"""Answers that need less work than the graph: constants, copies of inputs, and answers that leave an input out.
-
-Tensors are compared in pieces that fit into a core's cache. Their errors are computed in wider dtypes.
-"""
+"""Answers that need less work than the graph: constants, copies of inputs, and answers that leave an input out."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 import torch
 
-PIECE_SIZE = 1 << 15  # elements compared at a time
-FIRST_SIZE = 1 << 8  # elements of the first piece, which shows nearly every wrong answer
-#: Dtypes to compute in, for those in which torch does not compute everything, or not well.
-WIDER = {
-    **dict.fromkeys((torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2), torch.float32),
-    torch.complex32: torch.complex64,
-}
+from pytest_passbench.core.agreement import FIRST_SIZE, PIECE_SIZE, WIDER, level_of
+from pytest_passbench.core.ladder import BITWISE, NEVER
 
 MIN_ELEMENTS = 1024  # of an input. A smaller one takes hardly any time to read
 MAX_INPUTS = 4  # the largest ones are tried
@@ -77,6 +70,14 @@ def mostly_nan(value: torch.Tensor) -> float | None:
     return share if share > MAX_NAN_SHARE else None
 
 
-def pieces(flat: torch.Tensor) -> list[torch.Tensor]:
-    """Return a flat tensor in pieces that fit into a core's cache. The first one is small."""
-    return [flat[:FIRST_SIZE], *flat[FIRST_SIZE:].split(PIECE_SIZE)] if flat.numel() > FIRST_SIZE else [flat]
+def null_level(expected: torch.Tensor, nulls: Sequence[torch.Tensor]) -> int:
+    """Return the smallest t at which one of these null answers, flat tensors, is close to an output, or NEVER."""
+    if expected.numel() == 0:
+        return BITWISE
+    flat, level = expected.reshape(-1), NEVER
+    answers = [(level_of(flat[:FIRST_SIZE], null[:FIRST_SIZE].to(flat.dtype)), null) for null in nulls]
+    for first, answer in sorted(answers, key=itemgetter(0)):
+        if first >= level:
+            break
+        level = min(level, level_of(flat, answer.to(flat.dtype), enough=level))
+    return level

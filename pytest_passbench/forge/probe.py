@@ -6,10 +6,8 @@ Eager's time is for the selection of subgraphs only. It is no careful measuremen
 
 from __future__ import annotations
 
-import bisect
-import functools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,14 +15,15 @@ from typing import Any
 import torch
 from torch import fx
 
-from pytest_passbench.core.ladder import LADDER, NEVER, tolerances
+from pytest_passbench.core.agreement import level_of
+from pytest_passbench.core.ladder import BITWISE
+from pytest_passbench.core.null_answers import fixed_nulls, mean_answer, null_level
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.forge.clean import functional
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.instantiate import example_inputs
 
 Tensors = Sequence[torch.Tensor]
-SAMPLED_ELEMENTS = 1 << 14
 NOTICING_T = -5
 """The t at which a wrong value must be noticed: that of the default tolerance of ``torch.testing``."""
 MIN_SECONDS, MAX_SECONDS = 5e-6, 50e-3
@@ -38,63 +37,19 @@ MAX_CALLS, TIMING_SECONDS = 50, 0.05
 Values = dict[fx.Node, Any]
 
 
-def passes(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
-    """Return True if ``answer`` is close to ``expected`` at ``t``, by the tolerances of its dtype. NaNs are equal.
-
-    A sample of the elements is compared first, which finds most failures.
-    """
-    return _close(_sample(answer), _sample(expected), t) and _close(answer, expected, t)
-
-
-def _sample(values: torch.Tensor) -> torch.Tensor:
-    return values.reshape(-1)[:: max(1, values.numel() // SAMPLED_ELEMENTS)]
-
-
-def _close(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
-    if not (expected.dtype.is_floating_point or expected.dtype.is_complex):
-        return bool(torch.equal(answer, expected))
-    rtol, atol = tolerances(str(expected.dtype), t)
-    wide = torch.complex128 if expected.dtype.is_complex else torch.float64
-    return bool(torch.allclose(answer.to(wide), expected.to(wide), rtol=rtol, atol=atol, equal_nan=True))
-
-
-def null_answers(expected: torch.Tensor, inputs: Tensors, stale: torch.Tensor | None) -> Iterator[torch.Tensor]:
-    """Yield zeros, ones, the mean, every input of the right shape, and another call's output.
-
-    One number has no mean but itself, which takes all of the work.
-    """
-    yield torch.zeros_like(expected)
-    yield torch.ones_like(expected)
-    if expected.is_floating_point() and expected.numel() > 1:
-        yield torch.full_like(expected, float(expected.double().mean()))
-    for value in inputs:
-        if value.shape == expected.shape:
-            yield value.to(expected.dtype)
-    if stale is not None and stale.shape == expected.shape:
-        yield stale
-
-
 def null_from(expected: Tensors, inputs: Tensors, stale: Tensors | None = None) -> int:
-    """Return the smallest t at which null answers pass on every output of a subgraph, or ``NEVER``."""
-    worst = LADDER[0] - 1
-    for index, output in enumerate(expected):
-        before = stale[index] if stale is not None else None
-        worst = max(worst, least(null_answers(output, inputs, before), output))
-    return worst
+    """Return the smallest t at which null answers pass on every output of a subgraph, or ``NEVER``.
 
-
-def least(answers: Iterable[torch.Tensor], expected: torch.Tensor) -> int:
-    """Return the smallest t of the ladder at which one of the answers passes, or ``NEVER``.
-
-    An answer that passes at t passes at every t above. A sample's smallest t is sought by halves, and is a lower
-    bound of that of all elements. Each answer is compared only below the smallest t so far.
+    They are zeros, ones, the mean, every input of the right shape, and another call's output (``stale``).
     """
-    level, part = LADDER[-1] + 1, _sample(expected)
-    for answer in answers:
-        below = range(LADDER[0], level)
-        start = bisect.bisect_left(below, True, key=functools.partial(_close, _sample(answer), part))
-        level = next((t for t in below[start:] if _close(answer, expected, t)), level)
-    return level if level in LADDER else NEVER
+    levels = []
+    for index, output in enumerate(expected):
+        ones = torch.ones((), dtype=output.dtype).expand(output.numel())
+        nulls = [*fixed_nulls(output, inputs), ones, *mean_answer(output)]
+        if stale is not None and stale[index].shape == output.shape:
+            nulls.append(stale[index].reshape(-1))
+        levels.append(null_level(output, nulls))
+    return max(levels, default=BITWISE)
 
 
 @dataclass
@@ -220,5 +175,7 @@ def unnoticed(probe: Probe, node: fx.Node, value: Any) -> bool:
 
 def same(answer: Any, expected: torch.Tensor) -> bool:
     """Return True if an answer is a tensor of the right shape that is correct at t = NOTICING_T."""
-    is_alike = isinstance(answer, torch.Tensor) and answer.shape == expected.shape
-    return is_alike and passes(answer, expected, NOTICING_T)
+    if not isinstance(answer, torch.Tensor) or answer.shape != expected.shape:
+        return False
+    flat, beyond = (expected.reshape(-1), answer.reshape(-1)), NOTICING_T + 1
+    return not expected.numel() or level_of(*flat, enough=beyond) < beyond

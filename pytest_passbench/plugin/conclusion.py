@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.errors import HARNESS_FAILED, UserError
 from pytest_passbench.core.escape import line
-from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.judge.measure.noise import merged
 from pytest_passbench.plugin import invocation
 from pytest_passbench.plugin.state import State

@@ -13,8 +13,7 @@ from pytest_passbench.api.backend import MachineReport
 from pytest_passbench.commands import run as run_command
 from pytest_passbench.commands.main import main
 from pytest_passbench.commands.verify import refs_of
-from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.exits import HARNESS_FAILED
+from pytest_passbench.core.errors import HARNESS_FAILED, UserError
 from pytest_passbench.core.record import ArmResult
 from pytest_passbench.run import results_file
 from pytest_passbench.run.consistency import selection_problems

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.forge.curate import choose, curated, repaired
 from pytest_passbench.forge.input_records import widen
 from pytest_passbench.forge.instances import Instance
-from pytest_passbench.forge.probe import NEVER, Probe, least, null_from
+from pytest_passbench.forge.probe import Probe, null_from
 from pytest_passbench.forge.rules import complaints
 from pytest_passbench.forge.suite_check import check, sample
 from pytest_passbench.suite.find import discover
@@ -376,10 +377,3 @@ def test_null_answers_are_found_where_they_pass() -> None:
     assert null_from([torch.tensor([1, 7])], []) == NEVER
     assert null_from([small, large], []) == 0  # every output must pass
     assert null_from([torch.tensor(3.0)], []) == 0  # the mean of one number is the answer itself
-
-
-def test_the_least_t_at_which_an_answer_passes() -> None:
-    expected = torch.tensor([1.0, 2.0])
-    assert least([expected.clone()], expected) == -10
-    assert least([expected + 0.005], expected) == -2
-    assert least([expected + 100], expected) == NEVER

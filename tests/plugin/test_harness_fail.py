@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pytest_passbench.commands.main import main
-from pytest_passbench.core.exits import HARNESS_FAILED
+from pytest_passbench.core.errors import HARNESS_FAILED
 from pytest_passbench.run import results_file
 from support.plugin_runs import OK, PytestFolder
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from pytest_passbench.core.agreement import pieces, surely_within
 from pytest_passbench.core.ladder import NEVER, T_FROZEN, tolerances
-from pytest_passbench.core.null_answers import pieces
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
@@ -24,7 +24,7 @@ from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.inputs.beyond import Range, other_last_bits
 from pytest_passbench.judge.verify.checker import DrawnRounds
-from pytest_passbench.judge.verify.compare import Comparison, surely_within
+from pytest_passbench.judge.verify.compare import Comparison
 from pytest_passbench.judge.verify.outputs import Output, read_call
 from pytest_passbench.judge.verify.standing import Standing
 from pytest_passbench.timing.looks import FIRST_LOOK

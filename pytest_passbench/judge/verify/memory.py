@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from pytest_passbench.core.agreement import same_bytes
 from pytest_passbench.core.schema import ADDRESS_END
 from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.judge.verify.compare import same_bytes
 from pytest_passbench.judge.verify.outputs import Output, form_at, read_forms, stated
 from pytest_passbench.protocol import ENTRY, KIND_TENSOR, Layout
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from pytest_passbench.core.agreement import pieces
 from pytest_passbench.core.criterion import worst
 from pytest_passbench.core.float64_errors import OutputErrors
 from pytest_passbench.core.ladder import NEVER
-from pytest_passbench.core.null_answers import pieces
 from pytest_passbench.core.record import RAN
 from pytest_passbench.judge.verify.compare import Comparison
 from pytest_passbench.judge.verify.outputs import Output

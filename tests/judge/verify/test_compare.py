@@ -7,10 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_passbench.core.agreement import correct_from
 from pytest_passbench.core.ladder import BITWISE, LADDER, NEVER, tolerances
 from pytest_passbench.judge.arms.forks import ArmFailed
 from pytest_passbench.judge.verify.checker import refuse_mostly_nan
-from pytest_passbench.judge.verify.compare import compare, correct_from, null_from, share
+from pytest_passbench.judge.verify.compare import compare, null_from, share
 from pytest_passbench.judge.verify.outputs import Output, OutputForm
 
 SIZES = st.sampled_from((1, 7, 300, 70_000))  # within the first piece, and of several
