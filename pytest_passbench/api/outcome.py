@@ -87,9 +87,9 @@ class Outcome(Run):
         """Return the reward of a candidate. The shape "as" is AS with its interval, or 0 for a broken rule.
 
         ``criterion`` is the run's if none is given. AS lies between b (0.1) and the speed-up. It rises with each
-        subgraph that becomes correct, and with each speed-up. A correct answer without a measured speed counts as fast
-        as eager's. The shape "staged" is monotone in what the candidate has attained, up to 1.5 (docs/evaluator.md).
-        Raises UserError for another shape, or if the machine kept all subgraphs from being judged.
+        subgraph that becomes correct, and with each speed-up. A correct answer without a measured speed counts as
+        fast as eager's. The shape "staged" is monotone in what the candidate has attained, up to 1.5
+        (docs/evaluator.md). Raises UserError for another shape, or if the machine prevented all judging.
         """
         if shape not in SHAPES:
             raise UserError(f"unknown shape {abbreviated(shape)}", remedy=f"one of {', '.join(SHAPES)}")

@@ -39,7 +39,7 @@ def correct_from(expected: torch.Tensor, actual: torch.Tensor) -> int:
 
 
 def level_of(expected: torch.Tensor, actual: torch.Tensor, enough: int = NEVER) -> int:
-    """Return :func:`correct_from` of flat tensors with elements, but never BITWISE for floats.
+    """Return :func:`correct_from` of flat tensors with elements, but never BITWISE if t matters for their dtype.
 
     Tolerances grow with t, so the level can only rise from piece to piece, and most wrong answers show in the first
     piece. A level of ``enough`` or more ends the comparison, so the true level may be higher.

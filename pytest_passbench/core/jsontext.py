@@ -56,9 +56,8 @@ def parse(text: str, path: Path, decode: Decode | None = None, remedy: str = _RE
 def read(data: bytes, depth: int = MAX_DEPTH, decode: Decode | None = None) -> Any:
     """Return the data in a JSON text. ``decode`` is applied to every object, after those in it.
 
-    Raises Rejected for bytes that are not JSON in UTF-8 or nest more than ``depth`` deep, for NaN and infinities,
-    which JSON lacks, for a number of more than 64 digits in a row or too large for a float, and for a key that an
-    object has twice.
+    Raises Rejected for bytes that are not JSON in UTF-8 or nest more than ``depth`` deep, for NaN and infinities, for
+    a number of more than 64 digits in a row or too large for a float, and for a key that an object has twice.
     """
     if data.count(b"[") + data.count(b"{") > depth and _depth(data) > depth:
         message = f"has more than {depth} lists and objects in each other"
