@@ -238,7 +238,7 @@ def write_answer(answer: Answer, folder: Path) -> None:
 def _add_manifest(answer: Answer, folder: Path) -> None:
     """Write the manifest of an answer that has none: the names of its top-level passes, in the answer's order.
 
-    Raises UserError if there is no pass. It says what the file that is nearest to a pass lacks.
+    Raises UserError if there is no pass, but a file with a fault: it says what the file nearest to a pass lacks.
     """
     if any(PurePosixPath(name).name == MANIFEST for name in answer):
         return

@@ -116,7 +116,7 @@ class Outcome(Run):
         return Reward(value.ratio, value.low, value.high, effective_criterion, unmeasured=unmeasured)
 
     def feedback(self, limit: int = feedback.LIMIT, candidate: str | None = None) -> str:
-        """Return in words what became of a candidate, for the next attempt of whoever wrote it.
+        """Return a text on how a candidate fared, for its author's next attempt.
 
         The text has at most ``limit`` characters. It names files by their paths in the candidate, and has no secret
         of the run's. All that the candidate wrote is escaped.

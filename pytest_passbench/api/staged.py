@@ -62,7 +62,7 @@ _STATUSES = {
 class Attainment:
     """The attainment of a candidate: the stage of each subgraph, and its speed-up if all are right.
 
-    ``stages`` leave out what nobody can get right, since the machine or eager failed. ``speed`` is the
+    ``stages`` leave out subgraphs that no answer gets right, since the machine or eager failed. ``speed`` is the
     geometric mean of the speed-ups with its 95 % interval; None unless every subgraph is right and one is measured.
     """
 

@@ -33,7 +33,7 @@ COMMANDS = {
     "trajectories": "write what models did, to train from",
     "serve": "serve environments for models over HTTP",
 }
-"""The modules of :mod:`pytest_passbench.commands`, in the order of the help, and what it says of each.
+"""The modules of :mod:`pytest_passbench.commands`, in the order of the help, and the help's text on each.
 
 Each has its ``HELP``, ``add(parser)`` for its arguments, and ``run(args)``. Only the one that is called is imported.
 """

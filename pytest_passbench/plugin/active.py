@@ -242,7 +242,7 @@ class Active:
 
 
 def _failed(config: pytest.Config, candidates: Collection[str]) -> frozenset[str]:
-    """Return the node ids' paths of the cases that ``--lf`` or ``--ff`` looks for, if no suite is named.
+    """Return the node ids' paths of the cases that ``--lf`` or ``--ff`` looks for, unless an option names a suite.
 
     They may be outside the default suite. pytest would find none of them there, and run all of that suite instead.
     """

@@ -76,7 +76,7 @@ def tell(report: Report, folder: Path | None) -> tuple[list[str], list[str]]:
 
 
 def _append_summary(report: Report) -> list[str]:
-    """Append to the job's summary, as far as GitHub takes it. Return why it could not be written."""
+    """Append to the job's summary, up to GitHub's limit. Return why it could not be written, if it could not."""
     name = os.environ.get("GITHUB_STEP_SUMMARY")
     if not name:
         return []

@@ -22,7 +22,7 @@ from pytest_passbench.run import journal
 
 MAX_BYTES = 1 << 20
 STANDALONE = ("resume", "report_dir", "budget")
-"""Options that tell which run is resumed and how long it may take, and not what it judges."""
+"""Options that say which run is resumed and how long it may take, but not what it judges."""
 _ARGUMENTS = pytest.StashKey[tuple[str, ...]]()
 
 

@@ -1,4 +1,4 @@
-"""The tasks of a run that a reviewer is told about, the worst first, each with its place in the candidate's files.
+"""The tasks of a run that a reviewer has to see, the worst first, each with its place in the candidate's files.
 
 They are those that failed, and those with a subgraph on which a candidate is slower than the reference.
 """

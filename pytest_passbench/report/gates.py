@@ -27,7 +27,7 @@ def check(run: Run, gates: Sequence[tuple[str, float]]) -> list[GateResult]:
     A score passes its gate if it was measured and is not below the minimum. If the run was compared with an earlier
     one (``--passbench-compare``), no answer may be lost, nor more of a speed-up than the limit. If it has a reference
     (``--passbench-against``), no subgraph may be slower by more than the limit, with its whole interval; under
-    ``strict``, with a part of it. A candidate of which nothing could be compared passes neither.
+    ``strict``, with a part of it. A candidate without a comparable subgraph passes neither.
     """
     results = [_check(run, name, *gate) for name in run.names for gate in gates]
     results += [_check_changes(run, name) for name in run.names] if run.compared else []

@@ -127,7 +127,7 @@ def _is_amount(value: float) -> bool:
 
 
 def schema_fault(data: Any) -> str | None:
-    """Return in words the first place of a results file's contents that breaks the schema, None if there is none."""
+    """Return a text on the first part of a results file's contents that breaks the schema; None if there is none."""
     error = next(_validator().iter_errors(data), None)
     if error is None:
         return None
@@ -154,7 +154,7 @@ def _validator() -> Validator:
 
 
 def _violation(error: ValidationError) -> str:
-    """Return what is wrong, the value shortened: the library's own sentence quotes all of it."""
+    """Return what is wrong, with the value shortened: the library's own sentence quotes the whole value."""
     expected = error.validator_value
     match error.validator:
         case "required" | "additionalProperties":

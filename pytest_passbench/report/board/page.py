@@ -35,7 +35,7 @@ TEXTS = ("alike", "real")
 
 
 def render(boards: Sequence[Board], folder: Path | None = None) -> str:
-    """Return the page. Its links to reports and results are relative to ``folder``; without one there are none."""
+    """Return the page. Its links to reports and results are relative to ``folder``; without one it has none."""
     return pages.render(
         "board.html",
         TITLE,

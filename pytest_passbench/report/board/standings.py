@@ -26,7 +26,7 @@ Real = Literal["yes", "no", "unresolved"]
 EAGER = "eager"
 KINDS: dict[Kind, str] = {"candidate": "", "baseline": "baseline", "eager": "reference"}
 BETWEEN_RUNS = 0.12
-"""The largest difference (a share) between two runs of a candidate: benchmarks/LOG.md, "From day to day"."""
+"""The largest difference of a candidate's runs on one machine, a share (benchmarks/LOG.md, "From day to day")."""
 
 DELTA = 0.02
 """The difference (a share) that counts as none if a run does not state one (``noise.delta``)."""
