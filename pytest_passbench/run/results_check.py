@@ -131,7 +131,7 @@ def schema_fault(data: Any) -> str | None:
     error = next(_validator().iter_errors(data), None)
     if error is None:
         return None
-    while error.context:  # of a value's alternative forms, the schema has null first, and its full form last
+    while error.context:  # if a value may be null, its other form comes last in the schema
         error = error.context[-1]
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
     place = "".join(steps).removeprefix(".")  # as records[3].arm.status
