@@ -1,6 +1,6 @@
 """A caller's arguments: settings, tasks, and candidates as text.
 
-A model's answer is text by names of files. It is written to a folder that ends with its call.
+A model's answer maps file names to texts. It is written to a folder that is removed at the end of the call.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_FILES, MAX_CHARACTERS = 1_000, 16 << 20
 """Bounds of an answer."""
 
 NOT_SETTINGS = frozenset({"candidates", "tasks", "report_dir", "fail_under", "only_matching"})
-"""Fields of Settings that are arguments of their own here, or that only runs from the command line have a use for."""
+"""Fields of Settings that are separate arguments here, or that only runs from the command line use."""
 
 _NEAR_A_PASS = re.compile(r"\b(pattern|replacement_\w*|supported)\b")
 
@@ -54,7 +54,7 @@ def paths(argument: Paths) -> Iterator[Path]:
 
 
 def task_paths(tasks: Paths | None) -> tuple[Path, ...]:
-    """Return the paths of tasks; none stand for a suite of installed ones. Raises UserError for an empty list."""
+    """Return the paths of tasks; () for None, a suite of installed tasks. Raises UserError for an empty list."""
     if tasks is None:
         return ()
     if not (result := tuple(paths(tasks))):
@@ -157,7 +157,7 @@ def of_tasks(run_settings: Settings, tasks: Iterable[Task]) -> Settings:
 
 @dataclass(frozen=True)
 class Entry:
-    """A candidate of a call. ``mistake`` says why there is none: a text from which no candidate can be made."""
+    """A candidate of a call. If ``candidate`` is None, ``mistake`` says why an answer's texts are no candidate."""
 
     name: str
     candidate: Candidate | None
@@ -179,7 +179,7 @@ def entries(sources: Sequence[CandidateSource]) -> Iterator[list[Entry]]:
     """Return the candidates of a call, within a context that keeps the files of those given as text.
 
     Those are called ``answer``, or ``answer-1`` and so on if there are several. Raises UserError for a folder that is
-    no candidate. An answer's mistakes are its own: they become the :attr:`Entry.mistake`.
+    no candidate. A mistake in an answer is not raised: it becomes :attr:`Entry.mistake`.
     """
     folders = [Path(item).resolve() for item in sources if isinstance(item, str | Path)]
     opened = iter(open_candidates(folders) if folders else [])
@@ -236,9 +236,9 @@ def write_answer(answer: Answer, folder: Path) -> None:
 
 
 def _add_manifest(answer: Answer, folder: Path) -> None:
-    """Write the manifest of an answer that has none: the Python files beside it that are passes, as they came.
+    """Write the manifest of an answer that has none: the names of its top-level passes, in the answer's order.
 
-    Raises UserError for an answer without passes that says what its nearest file to one lacks.
+    Raises UserError if there is no pass, but a file with a fault: it says what the file nearest to a pass lacks.
     """
     if any(PurePosixPath(name).name == MANIFEST for name in answer):
         return

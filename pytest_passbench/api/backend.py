@@ -1,8 +1,8 @@
 """A call's work as the evaluator hands it to a backend, what a backend reports, and the backend of one machine.
 
-That is a judge in a process of its own, which is started again if it is lost. The caller's process may train a model.
-Its threads would take the interpreter from the judge's clock. If one of them had started a sandbox, that would end
-with it. :func:`main` is the judge's process.
+The backend of one machine is a judge in its own process, which is started again if it dies. The caller's process may
+train a model, and its threads would hold the interpreter while the judge measures time. If one of them had started a
+sandbox, the sandbox would end with the thread. :func:`main` is the judge's process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _START = "import sys; sys.path.insert(0, {!r}); from pytest_passbench.api.backend import main; main()"
 END_SECONDS = 10.0  # for the process to end its sandboxes, when it is not in a call
-LOST_SECONDS = 1.0  # for a process to end that has hung up
+LOST_SECONDS = 1.0  # for a process to end after it has closed its connection
 DONE = None
 """The message after the last report of a call."""
 
@@ -58,7 +58,7 @@ class EvaluatorCall:
 
 @dataclass(frozen=True)
 class MachineReport:
-    """Report: the ``environment`` of the judge ``worker``, and what it knows of its machine's noise so far."""
+    """A report of the judge ``worker`` on its machine: its ``environment``, and the noise measured so far."""
 
     worker: str
     environment: dict[str, Any] = field(default_factory=dict)
@@ -75,8 +75,8 @@ class Backend(Protocol):
     def judge(self, call: EvaluatorCall) -> Generator[Report]:
         """Yield the reports of a call. Raises UserError if judging is impossible.
 
-        There are MachineReports among them, so that a call that is cut short has some: the last one of each worker
-        counts. If its consumer closes it before the end, all processes end at once, and the next call starts others.
+        MachineReports come between the records, so that a call that is cut short has some. The last one of each
+        worker counts. If the consumer closes this early, all processes end at once, and the next call starts others.
         """
 
     def close(self) -> None:
@@ -87,14 +87,14 @@ class JudgeWorker:
     """A judge that serves one call after the other, in the process that owns its sandboxes."""
 
     def __init__(self, settings: Settings, thorough: bool, worker: int = 0) -> None:
-        """Raises UserError if this machine can't judge. The sandboxes start in the background."""
+        """Start the sandboxes in the background. Raises UserError if this machine can't judge."""
         self._settings = settings
         self._judge = cast("Session", make_judge(settings, b"", worker))  # the other judge is that of trusted runs
         self._judge.repeats = thorough
         self._judge.start()
 
     def begin(self, seed: bytes, expected: int) -> None:
-        """Begin a call with a secret of its own, of ``expected`` subgraphs."""
+        """Begin a call of ``expected`` subgraphs with its own secret."""
         self._judge.begin(seed)
         self._judge.expected = expected
 
@@ -114,7 +114,7 @@ class JudgeWorker:
 def take(
     backend: Backend, ledger: Ledger, tasks: Sequence[Task], on_record: Callable[[Record], None] | None = None
 ) -> None:
-    """Have the ledger's candidates judged, and take the reports into it. An exception of ``on_record`` ends that."""
+    """Have the ledger's candidates judged, and add the reports to it. An exception of ``on_record`` ends the call."""
     machines: dict[str, MachineReport] = {}
     call = EvaluatorCall(ledger.seed, tasks, ledger.candidates)
     try:
@@ -149,14 +149,14 @@ class Local:
                 [*command, str(child_end.fileno()), str(os.getpid())],
                 pass_fds=(child_end.fileno(),),
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl+C is the caller's, who ends this process then
+                start_new_session=True,  # Ctrl+C reaches the caller alone, which then ends this process
             )
         self._process, self._channel, self._greeted = process, parent_end, False
-        with contextlib.suppress(OSError):  # it has ended: the first answer is missing, too
+        with contextlib.suppress(OSError):  # if the process has ended, its first answer is missing too
             parent_end.send(self._arguments)
 
     def judge(self, call: EvaluatorCall) -> Generator[Report]:
-        """Yield the reports of a call. A process that is lost is replaced once, and judges the rest."""
+        """Yield the reports of a call. A process that is lost is replaced once. The new one judges the rest."""
         left, lost = call, False
         while True:
             try:
@@ -175,7 +175,7 @@ class Local:
                 lost = True
 
     def _reports(self, call: EvaluatorCall) -> Generator[Report]:
-        """Yield what the process says of a call. Raises EOFError or OSError if it is lost."""
+        """Yield the process's reports on a call. Raises EOFError or OSError if the process is lost."""
         if self._channel is None:
             self._start()
         channel = self._channel
@@ -187,7 +187,7 @@ class Local:
             channel.send(call)
             while (message := channel.recv()) is not DONE:
                 yield _check(message)
-        except UserError:  # the last word on a call; if it is the first one of all, the process has ended
+        except UserError:  # it ends the call; before the greeting, the process has ended too
             if not self._greeted:
                 self._stop()
             raise
@@ -198,7 +198,7 @@ class Local:
             raise
 
     def _stop(self, patience: float = 0.0) -> int:
-        """End the process and its sandboxes if it does not end by itself in ``patience`` seconds. Return its code."""
+        """End the process and its sandboxes unless it ends within ``patience`` seconds. Return its exit code."""
         process, channel = self._process, self._channel
         self._process = self._channel = None
         if channel is not None:
@@ -234,7 +234,7 @@ def main() -> None:
     """
     channel = Connection(int(sys.argv[1]))
     _end_with(int(sys.argv[2]))
-    with contextlib.suppress(EOFError, OSError):  # the caller has hung up
+    with contextlib.suppress(EOFError, OSError):  # the caller has closed its end
         _serve_calls(channel)
 
 

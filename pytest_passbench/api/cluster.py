@@ -1,7 +1,7 @@
 """The backend of many machines: a Ray cluster with one judge per GPU, or per group of cores.
 
 A judge is an actor. It gets one task at a time, for all candidates of the call, and answers with the task's records.
-A node that is lost costs the tasks that its judges had: others get them. Machines may join a cluster at any time.
+If a node is lost, other judges get the tasks of its judges. Machines may join a cluster at any time.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.judge.scratch import Scratch
 
-MAX_LOSSES = 3  # of judges that had a task, before the task is taken for the reason; and of judges at their start
+MAX_LOSSES = 3  # judges lost with one task until the task counts as the cause; also judges lost at one place's start
 LOOK_SECONDS = 5.0  # between two looks for machines that have joined
-NODES_TIMEOUT_SECONDS = 120.0  # for a node to be there, if there is none
+NODES_TIMEOUT_SECONDS = 120.0  # to wait for a machine with room for a judge
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A candidate as it travels: its name, its folder at home, its files, and their digest."""
+    """A candidate as it is sent: its name, its folder on the caller's machine, its files as tar, and their digest."""
 
     name: str
     home: str
@@ -56,7 +56,7 @@ class Remote:
         self._scratch: Scratch | None = None
 
     def start(self, harness: str) -> UserError | None:
-        """Start the sandboxes. Return what keeps this machine from judging for one with this ``harness``."""
+        """Start the sandboxes. Return the error if this machine can't judge for a caller with this ``harness``."""
         if harness_hash() != harness:
             what, remedy = "has another version of pytest-passbench", "install the same one"
             return UserError(what, where=platform.node(), remedy=remedy)
@@ -130,7 +130,7 @@ class _CallProgress:
     unstarted: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def lost(self, task: Task, how: str) -> None:
-        """Give a task back whose judge was lost, ``how`` says by what. Raises UserError if too many were."""
+        """Put a lost judge's task back. ``how`` says how it was lost. Raises UserError if that happens too often."""
         self.losses[task.id] += 1
         if self.losses[task.id] >= MAX_LOSSES:
             remedy = "judge it on one machine, without Ray, to see why"
@@ -138,9 +138,9 @@ class _CallProgress:
         self.waiting.appendleft(task)
 
     def not_started(self, judge: _JudgeActor, how: str) -> None:
-        """Note that a judge was lost at its start. Raises UserError if too many were in its place.
+        """Note that a judge was lost at its start. Raises UserError if too many were lost in the same place.
 
-        Others would follow without end, for example on a machine without this package.
+        Their replacements would be lost without end, for example on a machine without this package.
         """
         self.unstarted[judge.node, judge.index] += 1
         if self.unstarted[judge.node, judge.index] >= MAX_LOSSES:
@@ -166,7 +166,7 @@ class Cluster:
         """Yield the reports of a call, task by task as they are judged."""
         try:
             yield from self._reports(call)
-        except BaseException:  # what judges still work on is of no use, and would hold up the next call
+        except BaseException:  # the judges' present tasks are of no use, and would delay the next call
             self._stop()
             raise
 
@@ -199,11 +199,11 @@ class Cluster:
             if judge.ready is None and judge.job is None and work.waiting:
                 judge.task = work.waiting.popleft()
                 call = work.call
-                share = -(-call.subgraphs // len(self._judges))  # of a time budget
+                share = -(-call.subgraphs // len(self._judges))  # a judge divides its time budget by this
                 judge.job = judge.actor.judge.remote(call.seed, share, work.packed, judge.task)
 
     def _finished(self, future: Any, work: _CallProgress) -> list[Report]:
-        """Return the reports of a task that is done. A judge that is gone gives its task back."""
+        """Return the reports of a task that is done. The task of a lost judge is put back."""
         judge = next(judge for judge in self._judges if future in (judge.ready, judge.job))
         try:
             reports = self._ray.get(future)

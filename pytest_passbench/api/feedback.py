@@ -24,10 +24,10 @@ MAX_MESSAGE = 1200
 """Characters of a compiler's or another long message."""
 
 MAX_OUTPUT = 400
-"""Characters of what the candidate printed: its end."""
+"""Characters of the candidate's output that are shown: its last ones."""
 
 MAX_CAUSES = 5
-"""Different failures that are told, the most frequent first."""
+"""Different failures that are shown: broken rules first, then the most frequent."""
 
 MAX_PASSES = 12
 CUT = "\n[...]"
@@ -47,7 +47,7 @@ IN_WORDS = {
 }
 """Each status but RAN in words."""
 
-#: An absolute path of two parts or more, but for its last part. An address of the web is none.
+#: The folders in an absolute path of two parts or more. A URL does not match.
 _FOLDERS = re.compile(r"(?<![\w./:<])/(?:[^\s/:'\"()<>]+/)+")
 
 
@@ -66,7 +66,7 @@ def text(records: Sequence[Record], expected: int, path: str, limit: int = LIMIT
 
 
 def _inside(text: str, path: str) -> str:
-    """Return a text in which paths begin in the candidate's folder. Of any other absolute path the name stays."""
+    """Return a text with paths relative to the candidate's folder. Other absolute paths keep only their last part."""
     if path:
         text = text.replace(f"{path}/", "").replace(path, "the candidate")
     return _FOLDERS.sub("", text)
@@ -92,7 +92,7 @@ def _failures(failed: Sequence[Record]) -> Iterator[str]:
 
 
 def _rank(group: Sequence[Record]) -> tuple[bool, bool, int]:
-    """Return the place of a failure: broken rules first, and before those that only follow from them."""
+    """Return a sort key: broken rules first, then failures that only follow from them, then the most frequent."""
     arm = group[0].arm
     return arm.status != "integrity", arm.phase == DISQUALIFIED, -len(group)
 
@@ -225,7 +225,7 @@ def _capped(text: str, limit: int) -> str:
     safe = printable(text, LINES)
     if len(safe) <= limit:
         return safe
-    # At the ends of lines, or of words in a long line.
+    # Both cuts are at the ends of lines, or of words in a long line.
     head, tail = safe[: limit * 2 // 3], safe[-limit // 3 :]
     head = head.rpartition("\n")[0] or head.rpartition(" ")[0] or head
     tail = tail.partition("\n")[2] or tail.partition(" ")[2] or tail

@@ -84,12 +84,12 @@ class Outcome(Run):
     def reward(
         self, candidate: str | None = None, criterion: Criterion | None = None, shape: str = "as"
     ) -> Reward | StagedReward:
-        """Return the reward of a candidate: by the shape "as" AS with its interval, 0 if it broke a rule.
+        """Return the reward of a candidate. The shape "as" is AS with its interval, or 0 for a broken rule.
 
         ``criterion`` is the run's if none is given. AS lies between b (0.1) and the speed-up. It rises with each
-        subgraph that gets correct, and with each speed-up. A correct answer without a measured speed counts as fast
-        as eager's. The shape "staged" is monotone in what the candidate has attained, up to 1.5 (docs/evaluator.md).
-        Raises UserError for another shape, or if the machine kept all subgraphs from being judged.
+        subgraph that becomes correct, and with each speed-up. A correct answer without a measured speed counts as
+        fast as eager's. The shape "staged" is monotone in what the candidate has attained, up to 1.5
+        (docs/evaluator.md). Raises UserError for another shape, or if the machine prevented all judging.
         """
         if shape not in SHAPES:
             raise UserError(f"unknown shape {abbreviated(shape)}", remedy=f"one of {', '.join(SHAPES)}")
@@ -116,7 +116,7 @@ class Outcome(Run):
         return Reward(value.ratio, value.low, value.high, effective_criterion, unmeasured=unmeasured)
 
     def feedback(self, limit: int = feedback.LIMIT, candidate: str | None = None) -> str:
-        """Return in words what became of a candidate, for the next attempt of whoever wrote it.
+        """Return a text on how a candidate fared, for its author's next attempt.
 
         The text has at most ``limit`` characters. It names files by their paths in the candidate, and has no secret
         of the run's. All that the candidate wrote is escaped.

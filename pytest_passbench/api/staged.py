@@ -1,7 +1,7 @@
 """The staged reward of an outcome: a number that never falls when any subgraph gets further (docs/evaluator.md).
 
-AS asks how fast a program is that falls back to eager. So a right and very slow answer counts less than a wrong and
-quick one there, and a learner that follows it is led astray. Here each stage lies above the one before it.
+AS asks how fast a program is that falls back to eager. So in AS a right and very slow answer counts less than a wrong
+and quick one, which misleads a learner. In the staged reward, each stage lies above the one before it.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ BANDS = {
     Stage.WRONG: (0.15, 0.2),
     Stage.RIGHT: (0.2, 0.4),
 }
-"""The rewards of a candidate whose best subgraphs are at a stage: beyond the first number, up to the second.
+"""The rewards of a candidate whose best subgraphs are at a stage: above the first number, up to the second.
 
-The place between them is the share of its subgraphs that have reached the stage.
+The share of its subgraphs that have reached the stage decides how far above.
 """
 
 ALL_RIGHT, CLIP = 1.0, 3.0
-"""The reward of an answer that is right everywhere and as fast as eager; the log2 that counts at most, up or down."""
+"""The reward of an answer that is right everywhere and as fast as eager; the largest |log2(speed-up)| that counts."""
 
 WEIGHT = 1 / 6
 """The reward of a doubling of the speed, so that any right answer has 0.5 at least."""
@@ -62,7 +62,7 @@ _STATUSES = {
 class Attainment:
     """The attainment of a candidate: the stage of each subgraph, and its speed-up if all are right.
 
-    ``stages`` leave out what nobody can get right, since the machine or eager failed. ``speed`` is the
+    ``stages`` leave out subgraphs that no answer gets right, since the machine or eager failed. ``speed`` is the
     geometric mean of the speed-ups with its 95 % interval; None unless every subgraph is right and one is measured.
     """
 
@@ -70,7 +70,7 @@ class Attainment:
     speed: Interval | None = None
 
     def reward(self, speed: float | None = None) -> float:
-        """Return the reward, from the interval of the speed or, if it is given, from another ``speed`` alone."""
+        """Return the reward by the interval of the speed-up, or by ``speed`` alone if it is given."""
         if Stage.INTEGRITY in self.stages:
             return 0.0
         best = max(self.stages)

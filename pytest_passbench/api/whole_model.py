@@ -27,21 +27,21 @@ from pytest_passbench.run.ledger import Ledger, check_run, open_candidates, run_
 
 Say = Callable[[str], None]
 TIMEOUT_SECONDS = 600.0
-"""What a candidate may take: a whole model has as many kernels as many subgraphs have."""
+"""The time that a candidate may take: a whole model has as many kernels as many subgraphs together."""
 REGION = """from pytest_passbench.fusion.regions import launch, supported
 
 
 def replacement_func():
     return launch
 """
-"""A pass of all that the generator has kernels for."""
+"""A pass for all operators that the generator has kernels for."""
 
 
 def tried(case: ModelCase, settings: Settings, say: Say, remedy: str | None = None) -> list[ModelReport]:
     """Judge a model with the one candidate of the settings, at each of its sizes.
 
-    ``say`` is told of each stage. ``remedy`` goes with a model that fails. Raises UserError for a model that is not
-    one graph, and for a candidate without a match.
+    ``say`` is called with a text for each stage. ``remedy`` is that of the error if the model cannot be captured.
+    Raises UserError for a model that is not one graph, and for a candidate without a match.
     """
     check_run(settings)
     open_candidates(settings.candidates)
@@ -62,7 +62,7 @@ def tried(case: ModelCase, settings: Settings, say: Say, remedy: str | None = No
 def profiled(case: ModelCase, baseline: str, say: Say, remedy: str | None = None) -> Run:
     """Return a run of a model, a subgraph for each of its sizes, with a compiler beside the generator's kernels.
 
-    Raises UserError for a model that is not one graph, and for one without an operator that the generator has.
+    Raises UserError for a model that is not one graph, or if the generator has a kernel for none of its operators.
     """
     with TemporaryDirectory() as folder:
         (Path(folder) / "region.py").write_text(REGION)

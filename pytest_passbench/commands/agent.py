@@ -81,7 +81,7 @@ def _check_names(words: Sequence[str], tasks: Sequence[Task]) -> None:
 
 
 def _print(log: EvalLog) -> bool:
-    """Print a model's scores, and what became of samples without one. Return True if each sample has one."""
+    """Print a model's scores, and why samples have none. Return True if each sample has a score."""
     from pytest_passbench.agents.inspect_results import tokens_of
 
     samples = log.samples or []

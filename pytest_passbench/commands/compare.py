@@ -31,7 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the changes. Return 1 if one is worse than ``--max-regression`` allows, else 0.
 
-    Raises UserError after that if ``--max-regression`` is given and a candidate has nothing to hold against it.
+    Then raises UserError if ``--max-regression`` is given and a candidate has no subgraph that can be compared.
     """
     paths = [results_file.located(path) for path in (args.before, args.after)]
     before, after = map(results_file.read, paths)

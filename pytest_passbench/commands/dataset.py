@@ -144,7 +144,7 @@ def sample(args: argparse.Namespace) -> int:
 
 
 def show(args: argparse.Namespace) -> int:
-    """Print a row. Raises UserError if no row's id, or more than one, begins so."""
+    """Print a row. Raises UserError unless the id of exactly one row begins with the argument."""
     rows = [row for row in shards.read(args.path) if row.id.startswith(args.id)]
     if len(rows) != 1:
         raise UserError(f"{counted(len(rows), 'row')} of {args.path} begin with {args.id!r}", where="ID",

@@ -121,8 +121,8 @@ def to_json(surveys: Sequence[tuple[Task | None, Survey]]) -> dict[str, Any]:
 def _list_tasks(directory: Path, words: Sequence[str], suite: str | None, missed: bool) -> int:
     """Print a line for each task that a pass matches, or, if ``missed``, for each other task.
 
-    A task for which it cannot be told has a line in both lists. Totals and progress go to stderr. Return the exit
-    code: 1 if there is no line, or one of that kind. Raises UserError if there is no task to look at.
+    A task for which that cannot be found out has a line in both lists. Totals and progress go to stderr. Return the
+    exit code: 1 if there is such a task, or no line at all. Raises UserError if there is no task to look at.
     """
     candidate, refs = Candidate.open(directory), _refs(words, suite)
     progress, width, matched = ProgressLines("explain"), max(len(ref.id) for ref in refs), 0

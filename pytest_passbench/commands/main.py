@@ -33,7 +33,7 @@ COMMANDS = {
     "trajectories": "write what models did, to train from",
     "serve": "serve environments for models over HTTP",
 }
-"""The modules of :mod:`pytest_passbench.commands`, in the order of the help, and what it says of each.
+"""The modules of :mod:`pytest_passbench.commands`, in the order of the help, and the help's text on each.
 
 Each has its ``HELP``, ``add(parser)`` for its arguments, and ``run(args)``. Only the one that is called is imported.
 """
@@ -42,7 +42,7 @@ Each has its ``HELP``, ``add(parser)`` for its arguments, and ``run(args)``. Onl
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand and return the exit code: 1 if the user's input is at fault, 2 for wrong usage.
 
-    After Ctrl+C it is 130, as a shell says.
+    After Ctrl+C the exit code is 130, as in a shell.
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
@@ -85,18 +85,18 @@ def _failed(message: str) -> int:
 
 
 def _leave_output() -> None:
-    """Write no more to standard output: Python would flush to it at exit."""
+    """Send standard output to /dev/null: Python would flush to it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-#: Errors of what is printed: other files have a name in theirs.
+#: Errors of writing to standard output. An error about another file has the file's name.
 _OUTPUT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
 
 class _CommandParser(argparse.ArgumentParser):
     """A parser whose errors are short and inert, whatever words they quote. Subcommands get the same.
 
-    An option has one spelling: a shortened one would be taken for another when options are added.
+    Options cannot be shortened: once more options exist, a shortened one could mean another.
     """
 
     def __init__(self, **settings: Any) -> None:

@@ -49,7 +49,7 @@ def case_of(args: argparse.Namespace) -> tuple[ModelCase, str | None]:
 
 
 def refuse_inputs(args: argparse.Namespace) -> None:
-    """Refuse the options for inputs, where no model of a file is named. Raises UserError."""
+    """Raise UserError if the options for inputs are given, which only a model in a file may have."""
     for option in ("input", "size"):
         if getattr(args, option):
             raise UserError("goes with a model of a file only", where=f"--{option}", remedy="name it as FILE.py:NAME")
@@ -68,7 +68,7 @@ def _size(text: str) -> Variant:
 
 @contextmanager
 def without_logs() -> Iterator[None]:
-    """Let no library log or warn meanwhile: Dynamo and TorchInductor report graph breaks and much else.
+    """Silence the logs and warnings of libraries: Dynamo and TorchInductor report graph breaks and much else.
 
     Logs stay if ``TORCH_LOGS`` is set, since the user then asks for them.
     """

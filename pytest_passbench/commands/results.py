@@ -27,9 +27,9 @@ def warn_if_changed(run: Run, path: Path) -> None:
 
 
 def inert(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """Return a command from whose text, which quotes candidates, GitHub takes no workflow commands.
+    """Return the command with GitHub's workflow commands stopped while it prints text, which quotes candidates.
 
-    JSON and Markdown go to files, and stay as they are.
+    JSON and Markdown are printed unchanged, since they go to files.
     """
 
     def guarded(args: argparse.Namespace) -> int:

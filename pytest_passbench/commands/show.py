@@ -32,7 +32,7 @@ from pytest_passbench.score import board, es, subgraph
 from pytest_passbench.score.board import ScoreRow, Tasks
 from pytest_passbench.score.possible import with_total
 
-MAX_NAMED = 10  # tasks in the message about one that is not there
+MAX_NAMED = 10  # tasks in the message about a task that the run does not have
 
 HELP = """Print the tables of a stored run again: at another t, by another criterion, or scored with other parameters.
 With --json print all scores under both criteria; FILE may also be JSON with bare "subgraphs" then."""
@@ -114,8 +114,8 @@ def rescored(
 ) -> Run:
     """Return the run as if it had been made at t = ``at``, by ``criterion``, on ``tasks`` alone.
 
-    None, and an empty sequence, leave the run's own. Raises UserError, which names the file ``where``, for a task
-    that the run does not have. It does so too for a criterion that needs errors against float64 if there are none.
+    None, or an empty sequence, keeps the run's own value. Raises UserError, which names the file ``where``, for a
+    task that the run does not have, and for a criterion that needs errors against float64 if the run has none.
     """
     changed = {"tolerance": at, "criterion": criterion}
     settings = {**run.settings, **{name: value for name, value in changed.items() if value is not None}}
@@ -148,7 +148,7 @@ def nearest(name: str, tasks: Sequence[str]) -> list[str]:
 
 
 def caveats(run: Run, view: Run) -> list[str]:
-    """Return what ``view``, made of ``run`` by :func:`rescored`, does not say or says of less, a sentence each."""
+    """Return a sentence for each way in which ``view``, which :func:`rescored` made of ``run``, differs from it."""
     sentences = []
     run_tolerance = tables.tolerance(run)
     if tables.tolerance(view) != run_tolerance:
@@ -169,7 +169,7 @@ def caveats(run: Run, view: Run) -> list[str]:
 
 
 def score_settings(args: argparse.Namespace, base: ScoreSettings) -> ScoreSettings:
-    """Return the parameters of the command line; ``base`` has those that it does not name."""
+    """Return the parameters of the command line. Those that it does not name are taken from ``base``."""
     named = {name: getattr(args, name) for name in ("b", "p", "interpretation")}
     return replace(base, **{name: value for name, value in named.items() if value is not None})
 

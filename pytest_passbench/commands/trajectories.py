@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("raw", "sft", "single", "dpo", "rl", "passnet")
 CORRECT = {"ladder": "correct", "fp64": "correct_fp64"}
-"""The score that says by a criterion which share of the subgraphs is right."""
+"""The name, by criterion, of the score that is the share of right subgraphs."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -43,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Judge the model, print what became of it at each size, and return the exit code."""
+    """Judge the model, print the result at each size, and return the exit code."""
     import torch
 
     from pytest_passbench.api.whole_model import TIMEOUT_SECONDS, tried

@@ -101,7 +101,7 @@ def _of_candidate(stored: Run, candidate: Candidate) -> Iterator[str]:
 def _summary(
     stored: Run, refs: list[TaskRef], tasks: dict[str, Task], candidate: Candidate | None, rerun: int | None
 ) -> str:
-    """Return what was found to fit, and what was not looked at. ``rerun``: so many judged anew; None: not asked."""
+    """Return what fits, and what was not checked. ``rerun``: the number of subgraphs judged anew; None: not asked."""
     records, absent = counted(len(stored.records), "record"), len(consistency.left_out(stored, refs))
     parts = [
         f"digest, {'seeds of all parts' if stored.parts else 'seed'} and speed-ups fit",

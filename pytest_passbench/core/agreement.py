@@ -39,10 +39,10 @@ def correct_from(expected: torch.Tensor, actual: torch.Tensor) -> int:
 
 
 def level_of(expected: torch.Tensor, actual: torch.Tensor, enough: int = NEVER) -> int:
-    """Return :func:`correct_from` of flat tensors. From ``enough`` on, any level of at least that is returned.
+    """Return :func:`correct_from` of flat tensors with elements, but never BITWISE if t matters for their dtype.
 
-    It works on pieces that fit into a core's cache. Tolerances grow with t, so the level can only rise from piece to
-    piece, and a wrong answer is known from its first piece.
+    Tolerances grow with t, so the level can only rise from piece to piece, and most wrong answers show in the first
+    piece. A level of ``enough`` or more ends the comparison, so the true level may be higher.
     """
     dtype, level = str(expected.dtype).removeprefix("torch."), T_MIN
     if tolerances(dtype, T_FROZEN) == (0.0, 0.0):
@@ -75,7 +75,7 @@ def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 class _Errors:
-    """The absolute errors and magnitudes of tensors with elements, in at least twice their precision.
+    """The absolute errors and magnitudes of tensors with elements, in a wider dtype if there is one.
 
     Equal NaN and equal infinities count as no error.
     """
@@ -84,7 +84,7 @@ class _Errors:
         wide = torch.complex128 if expected.is_complex() else WIDER.get(expected.dtype, torch.float64)
         a, b = expected.to(wide), actual.to(wide)
         self.error, self.magnitude = (a - b).abs(), a.abs()
-        #: The elements without a finite error that are not equal, if there is any.
+        #: True at the elements that have no finite error and are not equal. None if there are none.
         self.apart: torch.Tensor | None = None
         if not math.isfinite(float(self.error.amax())):
             self._set_apart(a, b)
@@ -109,10 +109,10 @@ class _Errors:
 
 
 def worst_element(expected: torch.Tensor, actual: torch.Tensor, tolerance: int) -> tuple[float, int, int]:
-    """Return how far the worst element is outside its tolerance at t = ``tolerance``, and which one it is.
+    """Return the worst element's excess at t = ``tolerance``, its index, and the number of elements outside.
 
-    The first is its error divided by its tolerance, 0 if all elements are within it. The second is its place in the
-    flattened tensor, the last the number of elements outside.
+    The excess is the element's error divided by its tolerance, 0 if all elements are within their tolerances. The
+    index is the element's place in the flattened tensor.
     """
     limits = tolerances(str(expected.dtype).removeprefix("torch."), tolerance)
     greatest, place, begin, beyond = 0.0, 0, 0, 0
@@ -128,7 +128,7 @@ def worst_element(expected: torch.Tensor, actual: torch.Tensor, tolerance: int) 
 
 
 def _excess(expected: torch.Tensor, actual: torch.Tensor, rtol: float, atol: float) -> torch.Tensor:
-    """Return each element's error divided by its tolerance; 0 for elements within it, infinity without an error."""
+    """Return each element's error divided by its tolerance: 0 within it, infinity if there is no finite error."""
     errors = _Errors(expected, actual)
     limit = atol + rtol * errors.magnitude
     excess = torch.where(errors.error > limit, errors.error / limit.clamp_min(1e-300), 0.0)

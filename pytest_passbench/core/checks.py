@@ -11,7 +11,7 @@ from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.settings import METRICS
 
 MAX_COUNT = 4096
-MAX_EXPONENT = 10.0  # with possible speed-ups no slowdown's power underflows then
+MAX_EXPONENT = 10.0  # with a larger one, the power of a possible slowdown could underflow
 
 
 def tolerance(text: str) -> int:
@@ -51,7 +51,7 @@ def fraction(text: str) -> float:
 
 
 def allowed_loss(text: str) -> tuple[float, bool]:
-    """Return the share of a speed-up that may be lost, and whether an open answer fails: "3%", "3%,strict"."""
+    """Return the share of a speed-up that may be lost, and whether an open answer fails, from "3%" or "3%,strict"."""
     share_text, comma, word = text.partition(",")
     if comma and word.strip() != "strict":
         raise ArgumentTypeError(f"{abbreviated(word)} is not strict: write 3%, 0.03 or 3%,strict")
@@ -89,7 +89,7 @@ def failure_value(text: str) -> float:
 def is_failure_value(b: float) -> bool:
     """Return True if a failure may count ``b``: above 0, since scores take its logarithm, and up to 1.
 
-    With 1 a failure counts as a run of eager, as a tolerated one does. With more it would beat eager.
+    With b = 1 a failure counts as eager's own speed, as a tolerated failure does. A larger b would beat eager.
     """
     return 0 < b <= 1
 
@@ -136,7 +136,7 @@ def _gate(text: str) -> tuple[str, float]:
 
 
 def _number(text: str, is_allowed: Callable[[float], bool] = lambda _value: True, what: str = "") -> float:
-    """Return the number of a text. Raises ArgumentTypeError for one that is not allowed: it is not ``what``."""
+    """Return the number in a text. Raises ArgumentTypeError if it is not allowed; ``what`` says which ones are."""
     try:
         value = float(text)
     except ValueError:

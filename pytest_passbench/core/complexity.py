@@ -21,7 +21,7 @@ MAX_ELIFS = 500
 MAX_FORMAT_CHARACTERS = 2_000  # of an expression in a format string
 MAX_FORMATS_CHARACTERS = 30_000  # of all expressions in format strings
 # From 3.12 on, Python's tokenizer counts the characters before each word of a line anew. A string may be long.
-MAX_COLUMN, MAX_FAR = 5_000, 1_000  # words and signs beyond that column
+MAX_COLUMN, MAX_FAR = 5_000, 1_000  # MAX_FAR words and signs of a text may lie beyond column MAX_COLUMN
 MAX_DIGITS = 100  # in a row: the tokenizer's time grows with the square of their number
 
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")

@@ -12,7 +12,7 @@ from pytest_passbench.core.paths import PACKAGE
 HARNESS_FAILED = 75
 """The exit code if some subgraphs could not be judged (``harness_fail``): EX_TEMPFAIL of sysexits.h.
 
-A failed case or gate goes before it: that verdict holds, whatever the missing subgraphs would have shown.
+A failed case or gate takes precedence: that verdict holds, whatever the missing subgraphs would have shown.
 """
 
 MAX_CHARACTERS = 12_000
@@ -35,7 +35,7 @@ class UserError(Exception):
         super().__init__(f"{place}{self.what}" + (f" ({_short(remedy)})" if remedy else ""))
 
     def __reduce__(self) -> tuple[Callable[..., UserError], tuple[object, ...]]:
-        """Return what pickle makes the same error of, in another process."""
+        """Return the callable and the arguments from which pickle makes the same error in another process."""
         return partial(type(self), self.what, where=self.where, remedy=self.remedy), ()
 
 
@@ -45,12 +45,12 @@ def _short(text: str) -> str:
 
 
 def explain(error: BaseException, is_user_file: Callable[[str], bool]) -> str:
-    """Return the exception, the author's own places where it passed, the deepest first, and the whole traceback.
+    """Return an exception's text, the places in the author's files that it passed, and the whole traceback.
 
-    The traceback is left out if it has nothing but one such place.
+    The deepest place comes first. The traceback is left out if it has nothing but one such place.
 
-    ``is_user_file`` says of a file's name whether it is the author's. If it passed such a file, the traceback is
-    without this package. The text is cut off at a line's end, at :data:`MAX_CHARACTERS`.
+    ``is_user_file`` says whether the file of a name is the author's. If the exception passed such a file, the
+    traceback leaves this package out. The text is cut off at a line's end, at :data:`MAX_CHARACTERS`.
     """
     text = "".join(traceback.format_exception_only(error)).strip()
     stacks = [traceback.extract_tb(link.__traceback__) for link in reversed(_chain(error))]

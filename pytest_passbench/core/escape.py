@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-# What starts code, emphasis, HTML, an entity, a mention, mathematics, a new cell, or a link's address.
+# The characters that start code, emphasis, HTML, an entity, a mention, mathematics, a new cell, or a link's URL.
 _MARKDOWN = re.compile(r"[\\`*<>|~$&@]|(?<=\])\(")
 
 
@@ -41,7 +41,7 @@ def line(text: str, limit: int = 200) -> str:
 
 
 def middle(text: str, limit: int) -> str:
-    """Return ``text`` as :func:`line`, cut in the middle if over ``limit``: both ends tell ids apart."""
+    """Return ``text`` as :func:`line` does, but cut in the middle if over ``limit``: both ends tell ids apart."""
     safe = line(text, 10_000)
     if len(safe) <= limit:
         return safe
@@ -55,7 +55,7 @@ def cell(text: str, limit: int = 300) -> str:
 
 
 def abbreviated(value: object, limit: int = 200) -> str:
-    """Return a value of a file as Python writes it, on one line of at most ``limit`` characters.
+    """Return a value from a file as Python writes it, on one line of at most ``limit`` characters.
 
     A very long integer is described, since Python may refuse to write it.
     """

@@ -1,4 +1,4 @@
-"""A user's files, with one message for each fault: only regular files are read, of at most so many bytes."""
+"""A user's files, with one message for each fault: only regular files up to a given size are read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KINDS = (
 def kind_of(path: Path) -> Kind | None:
     """Return what a path leads to, links followed; None if there is nothing.
 
-    Raises UserError if that cannot be told: for a name that is too long, a cycle of links, a folder that is closed.
+    Raises UserError if that cannot be found out: the name is too long, links form a cycle, or access is denied.
     """
     try:
         mode = path.stat().st_mode
@@ -39,7 +39,7 @@ def kind_of(path: Path) -> Kind | None:
 
 
 def described(mode: int) -> str:
-    """Return in words what is no regular file, by its mode."""
+    """Return words for a file that is not regular, by its mode."""
     return next((words for is_kind, words in _KINDS if is_kind(mode)), "no regular file")
 
 
@@ -48,7 +48,7 @@ def opened(path: Path, limit: int) -> Iterator[IO[bytes]]:
     """Open a regular file of at most ``limit`` bytes for reading. Raises UserError naming the file otherwise."""
     try:
         check_readable(path, path.stat(), limit)  # first: opening a device may have an effect
-        # Without waiting: should a FIFO have come in between, opening it waits for a writer.
+        # O_NONBLOCK: if a FIFO has taken the file's place since, opening it would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from None
@@ -77,7 +77,7 @@ def too_large(path: Path, limit: int) -> UserError:
 def read_bytes(path: Path, limit: int) -> bytes:
     """Return a regular file's contents, of at most ``limit`` bytes. Raises UserError naming the file otherwise."""
     with opened(path, limit) as file:
-        # As much room as the file says that it takes. Some files of /proc say that they are empty.
+        # First as many bytes as the file's size says. Some files in /proc have contents, but a size of 0.
         data = file.read(os.fstat(file.fileno()).st_size + 1)
         while len(data) <= limit and (more := file.read(_CHUNK_BYTES)):
             data += more
@@ -87,7 +87,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
 
 def read_text(path: Path, limit: int) -> str:
-    """Return a file's text as :func:`read_bytes` does its bytes. Raises UserError if it is not UTF-8 as well."""
+    """Return a regular file's text, of at most ``limit`` bytes of UTF-8. Raises UserError for any other file."""
     return decode(read_bytes(path, limit), path)
 
 
@@ -111,7 +111,7 @@ def writing(path: Path, remedy: str = "") -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file of UTF-8 and its folder. A reader sees the old file or the whole new one. Raises UserError."""
+    """Write a UTF-8 file and create its folder. A reader sees the old file or the whole new one. Raises UserError."""
     # Two processes that write the same file must not write the same temporary file.
     part = path.with_name(f".{path.name}.{os.getpid()}")
     with writing(path, "name a folder that you may write to"):
@@ -128,6 +128,6 @@ def write_text(path: Path, text: str) -> None:
 def _unreadable(path: Path, error: OSError | ValueError) -> UserError:
     if isinstance(error, FileNotFoundError):
         return UserError("no such file", where=path, remedy="check the path")
-    # A path with NUL, or one that no file system can spell, is a ValueError.
+    # A path with NUL, or one that cannot be encoded, raises ValueError.
     reason = error.strerror if isinstance(error, OSError) else "not the name of a file"
     return UserError(f"cannot be read: {reason}", where=path, remedy="check the path and its permissions")

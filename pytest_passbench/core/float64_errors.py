@@ -3,10 +3,10 @@
 With r an output in float64, c the candidate's, e eager's, and n the number of elements:
 
     greatest ratio = max|c - r| / (max|e - r| + U / 2)
-    mean ratio = mean|c - r| / (mean|e - r| + U / (F sqrt n))       F: the most that it may be
+    mean ratio = mean|c - r| / (mean|e - r| + U / (F sqrt n))       F: the limit of the mean ratio
 
-U is the rounding unit of the largest |r| at which eager is not exact. It allows for an eager that is nearly exact by
-luck. The more elements there are, the less the mean depends on luck.
+U is the rounding unit of the largest |r| at which eager is not exact. Its terms allow for an eager output that is
+nearly exact by luck. The more elements there are, the less the mean depends on luck.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from pytest_passbench.core.criterion import MAX_GREATEST_RATIO, is_accurate, max
 from pytest_passbench.core.null_answers import fixed_nulls, mean_answer
 
 _ROUNDED = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
-_BEYOND_UNIT = 2.0**40  # an error of eager's that is not 0, times this, is more than the element's rounding unit
+_BEYOND_UNIT = 2.0**40  # any nonzero error of eager's, times this, exceeds the element's rounding unit
 
 
 @dataclass(frozen=True)
 class OutputErrors:
     """The greatest error of an output, and the ratios of its greatest and its mean error to eager's.
 
-    ``within``: they are within their limits.
+    ``within`` is True if both ratios are within their limits.
     """
 
     greatest: float
@@ -73,7 +73,7 @@ class ReferenceOutput:
             if not plain:
                 fits = torch.isfinite(exact.to(eager.dtype))
                 size = torch.where(fits, size, 0.0)
-                # An eager that overflows on its way counts as rounded there.
+                # If eager overflows in an intermediate result, its error counts as half a rounding unit there.
                 errors = torch.where(fits & ~torch.isfinite(eager), (size * limits.eps).clamp_min(least) / 2, errors)
                 sum_ = float(errors.sum())
             total += sum_
@@ -112,7 +112,7 @@ class ReferenceOutput:
         return self.greatest + self._unit / MAX_GREATEST_RATIO
 
     def _equals(self, answer: torch.Tensor) -> bool:
-        """Return True if each element is eager's, or what float64 gives: an index may be another one at a tie."""
+        """Return True if each element is eager's or the reference's: at a tie, these may be different indices."""
         assert self._eager is not None
         same = answer == self._eager
         if self._reference is not None and self._reference.shape == answer.shape:
@@ -158,8 +158,8 @@ class ReferenceOutput:
 def _errors(exact: torch.Tensor, answer: torch.Tensor, eager: torch.Tensor) -> tuple[torch.Tensor, float, bool]:
     """Return the absolute errors of flat tensors in float64, their sum, and True if all values are finite.
 
-    Infinities and NaN that should be there are no error: those of the rounded reference, and eager's. If the
-    reference's rounding is not finite, then eager's value is right as well. All others are an infinite error.
+    An infinity or NaN is no error if the rounded reference or eager has the same value. Where the rounded reference
+    is not finite, eager's value is right as well. Any other infinity or NaN is an infinite error.
     """
     # Half precision goes to float64 by way of float32, which is faster.
     errors = answer.to(WIDER.get(answer.dtype, answer.dtype)).to(exact.dtype).sub_(exact).abs()

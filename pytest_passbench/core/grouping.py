@@ -1,4 +1,4 @@
-"""Things that have something in common, put together, and things that follow from others."""
+"""Groups of items with the same key, and the items that can be reached from others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
 
 
 def reached(start: Iterable[Key], onward: Callable[[Key], Iterable[Key]]) -> dict[Key, None]:
-    """Return what ``start`` leads to, with itself. ``onward`` gives the next ones of each."""
+    """Return all items that can be reached from ``start``, itself included. ``onward`` gives an item's successors."""
     visited, front = dict[Key, None](), list(start)
     while front:
         item = front.pop()

@@ -1,4 +1,4 @@
-"""The identity of this code, by which results and what is kept on disk are told from those of another version."""
+"""The identity of this code. It distinguishes its results and cached files from those of another version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one reader of JSON that nobody has to trust: files of users, messages of sandboxed processes, journals.
+"""The one reader of untrusted JSON: files of users, messages of sandboxed processes, journals.
 
 It takes time and memory in proportion to the text, and raises nothing but :class:`Rejected`, whatever the text is.
 """
@@ -28,7 +28,7 @@ _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _STRING = re.compile(rb'"[^"]*+"?')
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]|[\]}]', re.DOTALL)
-#: Digits become 9, and what may stand between a number's parts becomes e or goes away.
+#: A translation table: digits become 9, e and E become e, all other bytes become spaces.
 _DIGITS = bytes(57 if byte in b"0123456789" else 101 if byte in b"eE" else 32 for byte in range(256))
 _LONG, _LARGE = b"9" * (MAX_DIGITS + 1), b"e999"
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -56,8 +56,8 @@ def parse(text: str, path: Path, decode: Decode | None = None, remedy: str = _RE
 def read(data: bytes, depth: int = MAX_DEPTH, decode: Decode | None = None) -> Any:
     """Return the data in a JSON text. ``decode`` is applied to every object, after those in it.
 
-    Raises Rejected for bytes that are not JSON in UTF-8 or nest more than ``depth`` deep, for NaN and infinities,
-    which JSON lacks, for a number of more than 64 digits, and for a key that an object has twice.
+    Raises Rejected for bytes that are not JSON in UTF-8 or nest more than ``depth`` deep, for NaN and infinities, for
+    a number of more than 64 digits in a row or too large for a float, and for a key that an object has twice.
     """
     if data.count(b"[") + data.count(b"{") > depth and _depth(data) > depth:
         message = f"has more than {depth} lists and objects in each other"
@@ -78,7 +78,7 @@ def _has_large(data: bytes) -> bool:
 
 @cache
 def _decoder(decode: Decode | None, careful: bool) -> json.JSONDecoder:
-    """Return a decoder. A ``careful`` one looks at each number, which takes its time."""
+    """Return a decoder. A ``careful`` one checks each number, which takes longer."""
     numbers: dict[str, Any] = {"parse_int": _integer, "parse_float": _float} if careful else {}
     hook = _members if decode is None else lambda pairs: decode(_members(pairs))
     return json.JSONDecoder(object_pairs_hook=hook, parse_constant=_refuse, **numbers)
@@ -87,7 +87,7 @@ def _decoder(decode: Decode | None, careful: bool) -> json.JSONDecoder:
 def _depth(data: bytes) -> int:
     """Return how deep lists and objects lie in each other. For bytes that are not JSON it may be any number."""
     plain = data.replace(rb"\\", b"").replace(rb"\"", b"")
-    structure = plain.translate(None, _NOT_STRUCTURE).replace(b'""', b"")  # two strings may become one by this
+    structure = plain.translate(None, _NOT_STRUCTURE).replace(b'""', b"")  # this may join two strings
     marks = _STRING.sub(b"", structure).translate(_STEPS)
     return max(accumulate(array("b", marks)), default=0)
 

@@ -21,7 +21,7 @@ NO_WORK = "matched only views, casts or dropout in eval mode, which leave a kern
 class Cause:
     """A reason why passes matched nowhere.
 
-    ``text`` is the reason, with details behind its first semicolon. ``nearness`` is the greatest of the passes'.
+    ``text`` is the reason, with details behind its first semicolon. ``nearness`` is the greatest of its passes.
     """
 
     text: str

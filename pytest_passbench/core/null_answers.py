@@ -24,9 +24,9 @@ def fixed_nulls(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> list[
 
 
 def mean_answer(expected: torch.Tensor) -> list[torch.Tensor]:
-    """Return the mean of an output in place of it, as a flat tensor in a list; nothing if it has no floats.
+    """Return a flat tensor of an output's mean, in a list. The list is empty if the output has no floats.
 
-    Nor if it is one number, such as a loss: its mean is the answer itself, and takes all of the work.
+    It is also empty for a single number, such as a loss: its mean is the answer itself, which takes all of the work.
     """
     flat = expected.reshape(-1)
     if not flat.is_floating_point() or flat.numel() < 2:
@@ -39,7 +39,7 @@ def mean_answer(expected: torch.Tensor) -> list[torch.Tensor]:
 def inputs_left_out(values: Sequence[torch.Tensor]) -> Iterator[tuple[int, str, list[torch.Tensor]]]:
     """Yield the inputs with one of the large ones replaced, by zeros and by its mean.
 
-    Yield the index of the input that is replaced, what stands for it in words, and all inputs. A mean that is not
+    Yield the index of the input that is replaced, words for its replacement, and all inputs. A mean that is not
     finite or hardly differs from zero is left out.
     """
     for index in _large(values):

@@ -21,8 +21,8 @@ class Option:
     """An option. ``field`` is its name in Settings; ``many``: it may be repeated.
 
     With ``ini_only`` pytest has it in the ini file alone: it belongs to a project, not to one run of it.
-    ``alone`` is its value if it is given without one; if it is empty, a value must be given. ``help`` is in the form
-    of argparse, with each per cent sign doubled.
+    ``alone`` is its value if the option is given without one; if ``alone`` is empty, a value must be given. ``help``
+    is in the form of argparse, with each per cent sign doubled.
     """
 
     name: str

@@ -39,7 +39,7 @@ class ProgressLines:
             self.note(text)
 
     def update(self, text: str) -> None:
-        """Say how far the part has come, unless something was said a moment ago."""
+        """Say how far the part has come, unless a line was shown a moment ago."""
         if time.monotonic() - self._shown_at >= (TERMINAL_SECONDS if self._terminal else PLAIN_SECONDS):
             self.stage(text)
 

@@ -13,8 +13,8 @@ from pytest_passbench.core.escape import line
 
 INSTALL = "pip install 'pytest-passbench[ray]'"
 OF_LOST_NODES = "Raylet is terminated|has been marked dead"
-"""Ray prints the state of a node that is lost, in 45 lines, unless its own variable names them. It reads the variable
-as it is imported. Who asked Ray for something learns of the loss too, and says so in one line."""
+"""The log lines that Ray must not print: 45 lines about each node that is lost. Ray reads this pattern from an
+environment variable when it is imported. The code that awaits the node's answer reports the loss in one line."""
 REACH_SECONDS = 10.0  # for a cluster's head to answer
 
 
@@ -34,7 +34,7 @@ class RayConnection:
 def connect(address: str | None, where: str) -> RayConnection:
     """Join a cluster. ``address`` is as ``ray.init`` takes it; None joins RAY_ADDRESS, or starts one on this machine.
 
-    Raises UserError, with ``where`` the user asked for it, if Ray is missing or no cluster answers.
+    Raises UserError if Ray is missing or no cluster answers. ``where`` says which input of the user asked for Ray.
     """
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", OF_LOST_NODES)
     try:

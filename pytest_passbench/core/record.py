@@ -18,7 +18,7 @@ EAGER_FAIL = "eager_fail"
 """The status of a subgraph that eager itself failed at."""
 
 HARNESS_FAIL = "harness_fail"
-"""The status of a subgraph that could not be judged, through no fault of the candidate: it is in no score."""
+"""The status of a subgraph that could not be judged, through no fault of the candidate. No score counts it."""
 
 STATUSES = (
     RAN, "nan_inf", "shape_mismatch", "type_mismatch", "runtime_fail", "timeout", "crash",
@@ -30,16 +30,16 @@ PLANNING = ("wrapper", "plan", "compile")
 """The phases in which a candidate's wrapper is asked for a launch plan, and its kernels are compiled."""
 
 DISQUALIFIED = "disqualified"
-"""The phase of a subgraph that is in no way at fault: the pass broke a rule on another one."""
+"""The phase of a subgraph on which the pass broke no rule: it broke one on another subgraph."""
 
-LAUNCH_BOUND = 2.0  # a call takes more than so many times the device's own time
+LAUNCH_BOUND = 2.0  # a launch-bound call takes more than this many times the device's own time
 
 
 @dataclass(slots=True)  # a run keeps every record, and each has a report per pass
 class Speed(Data, partial=True):
     """A measured ratio eager time / other time. Times in microseconds per call.
 
-    In a ratio to the reference of a run (:class:`Against`) that stands in eager's place.
+    In a ratio to the reference of a run (:class:`Against`), the reference takes eager's place.
     """
 
     ratio: float
@@ -49,7 +49,7 @@ class Speed(Data, partial=True):
     eager_us: float
     other_us: float
     pairs: Sequence[Sequence[float]] = ()  # per pair the log ratios of its rounds
-    eager_device_us: float | None = None  # of the device alone, as runners say: no verdict rests on it
+    eager_device_us: float | None = None  # the device's own time, as runners report it: no verdict depends on it
     other_device_us: float | None = None
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class PassReport(Data, partial=True):
     ``nearness`` says of a miss how far the nearest match got: the share, 0 to 1, of the pattern's operators that had
     a partner. It is 0 for a pass that matched. ``untuned`` is True if a kernel has ``@triton.autotune`` with several
     configurations, and the first valid one was taken without a measurement. ``plan`` is the launch plan of its first
-    match, a line per step. ``kind`` is "pattern" or "region". ``left`` says of regions why they were left to eager.
+    match, a line per step. ``kind`` is "pattern" or "region". ``left`` has the reasons why regions are left to eager.
     """
 
     name: str
@@ -100,13 +100,13 @@ class Finding(Data, partial=True):
 
     @property
     def place(self) -> str:
-        """The file and the line, as far as they are known: "" for neither."""
+        """The file, with its line if it is known; "" if there is no file."""
         return f"{self.file}:{self.line}" if self.file and self.line else self.file
 
 
 @dataclass(slots=True)
 class GeneratedCode(Data, partial=True):
-    """The code that a compiler has generated for a program: the launches of its kernels in a call, and its call path.
+    """The code that a compiler has generated for a program: the kernels that a call launches, and its call path.
 
     ``call_us`` are the microseconds of a call in which the kernels do nothing, in the process that compiled them:
     guards, wrapper and allocations. It is None if the wrapper calls operators of torch's too.
@@ -149,7 +149,7 @@ class ArmResult(Data, partial=True):
         return first_correct(self.correct_from) if self.status == RAN else NEVER
 
     def accurate(self, dtypes: Sequence[str]) -> bool | None:
-        """Return True if outputs of these dtypes are as accurate as eager's; None without any or a float64 form."""
+        """Return True if outputs of these dtypes are as accurate as eager's; None without outputs or float64 form."""
         if self.status != RAN or not self.greatest_ratio64:
             return None
         return is_accurate(dtypes, self.greatest_ratio64, self.mean_ratio64)
@@ -171,7 +171,7 @@ class Against(Data, partial=True):
 class Stored(Data, partial=True):
     """An earlier run's result on the same subgraph (``--passbench-compare``).
 
-    ``correct`` is by the present run's t and criterion, ``speed`` comes without its rounds. ``again`` is the
+    ``correct`` follows the present run's t and criterion. ``speed`` has no ``pairs``. ``again`` is the
     confirming measurement of the present run, if there was one. ``note`` says why the two are not compared.
     """
 
@@ -187,8 +187,8 @@ class FurtherSize(Data, partial=True):
     """The candidate at a further size of a subgraph (``--passbench-held-out``), which is in no score.
 
     One of a subgraph's further sizes is timed, if its answer is right; the other arms have no speed. A size that
-    tells nothing of a candidate stays in the record, so that a reader of it can count what was drawn. ``batch`` and
-    ``size`` are the model's. ``dtypes`` and the null answer's levels are as in :class:`Record`.
+    shows nothing about the candidate stays in the record, so that a reader can count the sizes that were drawn.
+    ``batch`` and ``size`` are those of the model. ``dtypes`` and the null answer's levels are as in :class:`Record`.
     """
 
     batch: int
@@ -239,8 +239,8 @@ Key = tuple[str, str, str]
 class Record(Data, partial=True):
     """A subgraph judged for a candidate. ``tolerance`` is the run's t, ``criterion`` decides what is correct at it.
 
-    ``null_accurate``: a null answer is as accurate as eager's. ``left_out`` are the larger subgraphs of its dtype if
-    they were not judged: Triton's interpreter, which is slow and whose speed says nothing, runs this one.
+    ``null_accurate``: a null answer is as accurate as eager's. ``left_out`` are the larger subgraphs of its dtype
+    that were not judged because Triton's interpreter, which is slow and whose speed says nothing, runs this one.
     """
 
     task: str
@@ -309,22 +309,22 @@ class Record(Data, partial=True):
         return self.is_correct("candidate")
 
     def is_correct(self, arm: str, criterion: Criterion | None = None) -> bool:
-        """Return True if an arm's answer is right at the run's t, null guard included, by its criterion or this one.
+        """Return True if an arm's answer is right at the run's t, null guard included.
 
-        Raises KeyError if the record has no arm of this name.
+        ``criterion`` replaces the run's criterion. Raises KeyError if the record has no arm of this name.
         """
         return right_at(*self.levels(criterion or self.criterion, arm), self.tolerance)
 
     @property
     def held_out_counted(self) -> list[FurtherSize]:
-        """The further sizes in place of which no other was drawn."""
+        """The further sizes that no other size has replaced."""
         return [item for item in self.held_out if not item.is_refused(self.criterion, self.tolerance)]
 
     @property
     def held_out_judged(self) -> list[FurtherSize]:
         """The further sizes that were judged.
 
-        Empty if the answer at the subgraph's own size is wrong, also when it was measured again.
+        Empty if the answer at the subgraph's own size is wrong, even if only a second measurement showed that.
         """
         return [item for item in self.held_out_counted if item.judged] if self.correct else []
 
@@ -353,7 +353,7 @@ class Record(Data, partial=True):
         return all(error <= eager for error, eager in pairs) and any(error < eager for error, eager in pairs)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record as JSON-ready builtins, with what follows from the error ratios of each arm."""
+        """Return the record as JSON-ready builtins. Each arm also says whether it is as accurate as eager."""
         data: dict[str, Any] = self.to_data()
         data["arm"]["accurate"] = self.accurate()
         for name, baseline in data["baselines"].items():

@@ -1,4 +1,4 @@
-"""The refusal of what an author or an untrusted process gave: the one exception of all checks of such data."""
+"""The refusal of data from an author or an untrusted process: all checks of such data raise this one exception."""
 
 from __future__ import annotations
 

@@ -20,13 +20,13 @@ SCHEMA = "passbench/1"
 class Run(Data, partial=True):
     """The contents of a results file; docs/results.md has it field by field.
 
-    ``tasks`` are the ids that were selected, judged or not; ``selected`` says for each candidate how many subgraphs
-    of which task were to be judged, without those that records leave out; ``candidates`` have ``name``, ``path`` and
-    ``content_hash``, as ``against`` has, the reference (empty if there is none); ``compared`` describes the earlier
-    run that records have something of (``stored``), and is empty without one; ``started`` and ``finished`` are ISO
-    8601 times; ``parts`` says what a merged run was made of; ``hashes`` are the SHA-256 of each
-    task judged (``tasks``) and of the ``harness``, with the ``editions`` of the suites judged. Of a run that was
-    read, ``digest`` is what the file said, and ``untouched`` is True if that is the digest of the file's contents.
+    ``tasks`` are the ids that were selected, judged or not; ``selected`` says for each candidate and task how many
+    subgraphs were to be judged, without those that records leave out; ``candidates`` have ``name``, ``path`` and
+    ``content_hash``; ``against`` is the reference in the same form, empty if there is none; ``compared`` describes
+    the earlier run whose results records have in ``stored``, and is empty if there is none; ``started`` and
+    ``finished`` are ISO 8601 times; ``parts`` says what a merged run was made of; ``hashes`` are the SHA-256 of each
+    task judged (``tasks``) and of the ``harness``, with the ``editions`` of the suites judged. If the run was read
+    from a file, ``digest`` is that in the file, and ``untouched`` is True if it is the digest of the contents.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)

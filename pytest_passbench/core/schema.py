@@ -1,4 +1,4 @@
-"""The one notation for the form of data that nobody has to trust: messages, launch plans, records.
+"""The one notation for the form of untrusted data: messages, launch plans, records.
 
 A schema is a value: ``Fields({"name": Text(80), "sizes": Items(Whole(0, 99), most=8)})``. Its ``check`` returns a
 copy that has the schema's form and nothing else. :func:`read` does the same from the bytes of a JSON text. Neither
@@ -26,7 +26,7 @@ _MAX_SHOWN_BITS = 64
 
 Json = TypeVar("Json", bound="dict[str, Any] | list[Any] | str | int | bool")
 
-#: The place of a value: that of the list or object around it, and its index or name in there. None is the whole.
+#: The place of a value: that of the list or object around it, and its index or name in it. None is the whole data.
 Path = tuple["Path", int | str] | None
 
 
@@ -35,7 +35,7 @@ class Schema(ABC):
 
     @abstractmethod
     def check(self, value: object, path: Path = None) -> Any:
-        """Return the value that data states, in this form. ``path`` is its place. Raises Rejected."""
+        """Return the value that JSON data stands for. ``path`` is its place. Raises Rejected for another form."""
 
     def write(self, value: Any) -> Any:
         """Return the JSON-ready data of a value that :meth:`check` returned, or could have."""

@@ -60,9 +60,9 @@ class Settings:
     With ``only_matching``, tasks that no pass of a candidate matches are left out: no score has them.
     ``held_out`` is the number of further sizes of a subgraph that are drawn, and judged for correctness.
     ``against`` is the folder of the reference: another candidate, measured in the same rounds.
-    ``compare`` is the results file of an earlier run. A speed-up may be lower than there by ``max_regression``, a
-    share of it; with ``compare_strict`` that has to be certain. ``score`` has no option:
-    ``passbench show`` scores a run again with other parameters.
+    ``compare`` is the results file of an earlier run. A speed-up may be lower than in that run by the share
+    ``max_regression`` of it. With ``compare_strict``, a case also fails if that is not certain. ``score`` has no
+    option: ``passbench show`` scores a run again with other parameters.
     """
 
     candidates: tuple[Path, ...] = field(default=(), metadata=_same())

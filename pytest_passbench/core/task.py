@@ -15,7 +15,7 @@ class TensorSpec:
 
     ``shape`` in elements; ``dtype`` without the ``torch.`` prefix ("float32", "bfloat16", "int64", "bool").
     ``mean``/``std``/``min``/``max`` were recorded from a real forward pass; ``data`` holds literal values
-    (row-major, flat) if a sample gives them. ``()`` is a 0-dim tensor.
+    (row-major, flat) if a sample gives them. A 0-dim tensor has the shape ``()``.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Task:
 
 
 def larger(task: Task, subgraph: Subgraph) -> list[str]:
-    """Return the ids of all other subgraphs of its dtype if a subgraph is the smallest one, else nothing."""
+    """Return the ids of the task's other subgraphs of this dtype if ``subgraph`` is the smallest one, else []."""
     alike = [item for item in task.subgraphs if item.dtype == subgraph.dtype]
     smallest = min(alike, key=lambda item: item.elements, default=subgraph)
     return [item.id for item in alike if item.id != subgraph.id] if smallest.id == subgraph.id else []

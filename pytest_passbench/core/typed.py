@@ -43,12 +43,12 @@ class Most:
 
 
 class Data:
-    """A base of dataclasses that are written as JSON-ready data, and read from data that nobody has to trust.
+    """A base of dataclasses that are written as JSON-ready data, and read from untrusted data.
 
-    It is an object of its fields. With ``row`` it is a list of its fields in order. A class of one field is that
-    field alone, and a row within a row is put into the outer list. With ``tag`` it is an object with this one key,
-    and the row below it. With ``partial``, fields that have a default may be missing, and fields that the class does
-    not know are passed over.
+    The data is an object of the fields. With ``row`` it is a list of the fields in order. A row of one field is that
+    field alone, and a row within a row is put into the outer list. With ``tag`` the data is an object with this one
+    key, and the row below it. With ``partial``, fields that have a default may be missing, and fields that the class
+    does not know are ignored.
     """
 
     __slots__ = ()
@@ -61,7 +61,7 @@ class Data:
             cls._row, cls.tag, cls._partial = row or bool(tag), tag, partial
 
     def to_data(self) -> Any:
-        """Return it as JSON-ready data."""
+        """Return this value as JSON-ready data."""
         return schema_of(type(self)).write(self)
 
     @classmethod
@@ -210,7 +210,7 @@ class _RowSchema(_ClassSchema):
 
 
 class _UnionSchema(Schema):
-    """A row below its tag, of one of several classes."""
+    """An object whose one key is the tag of a class, with the row of that class below it."""
 
     def __init__(self, kinds: Mapping[str, _RowSchema]) -> None:
         self._kinds = kinds

@@ -16,7 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add the hooks that others may implement."""
+    """Add the hooks that other plugins may implement."""
     from pytest_passbench.plugin import hookspecs
 
     pluginmanager.add_hookspecs(hookspecs)
@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Return the workers of ``-n auto``: as many as have a device, or cores, of their own."""
+    """Return the number of workers for ``-n auto``: one for each device, or for each group of cores."""
     if not options.enabled(config):
         return None
     from pytest_passbench.plugin import xdist

@@ -28,7 +28,7 @@ PAYLOAD = "passbench_records"
 SELECTED = "passbench_selected"
 """The attribute of a report that says how many subgraphs were to be judged."""
 NOISE = "passbench_noise"
-"""The attribute of a report that carries what its process knows of the machine's noise."""
+"""The attribute of a report that carries the machine's noise, as its process has measured it."""
 
 
 class LastSelection:
@@ -65,7 +65,7 @@ class Active:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Add what failed last to the tasks of the default suite, if pytest is to look for it."""
+        """Add the tasks that failed last to the default suite, if ``--lf`` or ``--ff`` asks for them."""
         state = self.state
         state.config.pluginmanager.register(LastSelection(state), "passbench-selection")
         if state.plan.worker is None:
@@ -127,9 +127,9 @@ class Active:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
-        """Take a task's records in, if they came from a worker, and its timings.
+        """Add a task's records to the run if a worker sent them, and its timings to pytest-benchmark's.
 
-        Reports stay until the run ends. So the records are taken off when everybody has seen the report.
+        pytest keeps reports until the run ends. So the records are removed once all plugins have seen the report.
         """
         if self.state.plan.worker is None:
             self._take_in(report)
@@ -149,7 +149,7 @@ class Active:
             self.state.unread.append(item.item)
             self.state.ledger.drop(item.task, item.candidate)
         elif hasattr(report, "node"):
-            if count is not None:  # a worker that is gone has not said it
+            if count is not None:  # a lost worker has sent none
                 self.state.ledger.expect(item.task, item.candidate, count)
             for record in records:
                 self.state.add(record)
@@ -161,12 +161,12 @@ class Active:
         """Return how many subgraphs of a task are correct, and how long the rest of the run may take."""
         payload = getattr(report, PAYLOAD, None)
         if report.when != "call" or payload is None or self.state.report is not None:
-            return None  # of the short summary at the end, too: it has its own line for each failure
+            return None  # also for the short summary at the end, which has its own line for each failure
         return summary.status(self.state, report, [Record.from_data(data) for data in payload])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
-        """Mark the run as interrupted. Until its results are written, no further Ctrl+C is heeded."""
+        """Mark the run as interrupted. Until its results are written, further Ctrl+C are ignored."""
         self.state.ledger.interrupted = True
         self.signals.ignore()
         if self._local_workers:
@@ -191,7 +191,7 @@ class Active:
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self, config: pytest.Config) -> None:
-        """End the judge, if the session never finished. Tell GitHub of the failures, behind all other output."""
+        """End the judge, if the session never finished. Tell GitHub of the failures, after all other output."""
         self.state.close()
         self.signals.restore()
         self.state.commands.resume(config.pluginmanager.get_plugin("terminalreporter"))
@@ -242,7 +242,7 @@ class Active:
 
 
 def _failed(config: pytest.Config, candidates: Collection[str]) -> frozenset[str]:
-    """Return the paths of the cases that ``--lf`` or ``--ff`` looks for, if the command line names no suite.
+    """Return the node ids' paths of the cases that ``--lf`` or ``--ff`` looks for, unless an option names a suite.
 
     They may be outside the default suite. pytest would find none of them there, and run all of that suite instead.
     """
@@ -256,7 +256,7 @@ def _failed(config: pytest.Config, candidates: Collection[str]) -> frozenset[str
 def _check(tasks: Collection[str], collected: Sized) -> None:
     """Raise UsageError if tests are collected and no task is among them: a gate would pass in silence.
 
-    And if two tasks have the same id, since results are known by it. ``tasks`` are node ids.
+    Raise it also if two tasks have the same id, since results name tasks by their ids. ``tasks`` are node ids.
     """
     if collected and not tasks:
         remedy = "leave the paths out, or name a task file or a folder of tasks"

@@ -1,4 +1,4 @@
-"""A run in CI: what GitHub and GitLab are told beside the terminal's text. Elsewhere nothing happens here.
+"""A run in CI: the output for GitHub and GitLab beside the terminal's text. Outside of CI, this does nothing.
 
 GitHub takes annotations and a job summary, GitLab a code-quality report.
 """
@@ -34,12 +34,12 @@ def on_github() -> bool:
 class Commands:
     """The workflow commands of GitHub, which are stopped while text of candidates may be printed.
 
-    GitHub takes commands from any line of a job's output. Nobody else knows the token that allows them again.
+    GitHub takes commands from any line of a job's output. Only this process knows the token that allows them again.
     """
 
     def __init__(self) -> None:
         self._token = ""
-        #: Commands of our own, for the time when they are taken again.
+        #: This plugin's own commands, which are written once GitHub takes commands again.
         self.at_the_end: list[str] = []
 
     def stop(self, reporter: Any) -> None:
@@ -50,7 +50,7 @@ class Commands:
             reporter.write_line(f"::stop-commands::{self._token}")
 
     def resume(self, reporter: Any) -> None:
-        """Have GitHub take commands again, and give it our own. Nothing of a candidate may be printed behind this."""
+        """Have GitHub take commands again, and give it our own. Nothing of a candidate may be printed after this."""
         if self._token and reporter is not None:
             reporter.ensure_newline()
             for command in (f"::{self._token}::", *self.at_the_end):
@@ -59,7 +59,7 @@ class Commands:
 
 
 def tell(report: Report, folder: Path | None) -> tuple[list[str], list[str]]:
-    """Write what the service reads from files. Return workflow commands, and what could not be written."""
+    """Write the files that the service reads. Return workflow commands, and a message for each failed write."""
     commands: list[str] = []
     failed: list[str] = []
     if on_github():
@@ -76,7 +76,7 @@ def tell(report: Report, folder: Path | None) -> tuple[list[str], list[str]]:
 
 
 def _append_summary(report: Report) -> list[str]:
-    """Append to the job's summary, as far as GitHub takes it. Return why it could not be written."""
+    """Append to the job's summary, up to GitHub's limit. Return why it could not be written, if it could not."""
     name = os.environ.get("GITHUB_STEP_SUMMARY")
     if not name:
         return []

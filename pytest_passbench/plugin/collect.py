@@ -29,8 +29,8 @@ from pytest_passbench.suite.find import TaskRef, of_shard
 from pytest_passbench.suite.taskfile import task_hash
 
 BESIDE_SUBGRAPH = "weight_meta.py"
-#: What keeps other plugins away from a task, by their names: no alarm goes off within the judge, whose own limit is
-#: passbench_timeout, and a task that failed is not judged until it happens to pass.
+#: The marks that keep other plugins away from a task, by plugin: one must not interrupt the judge, whose own limit
+#: is passbench_timeout, and the other must not repeat a failed task until it passes by chance.
 OTHERS = {"timeout": pytest.mark.timeout(0), "rerunfailures": pytest.mark.flaky(reruns=0)}
 
 
@@ -69,7 +69,7 @@ class TaskFile(pytest.File):
         for candidate in state.ledger.candidates:
             node = NodeId(self.nodeid, task, candidate.name)
             if self._only in (None, node.item, task):
-                # As text, so that pytest takes what is in brackets for a parameter, as --lf does on reading it.
+                # The node id is text, so that pytest takes the part in brackets for a parameter, as --lf does.
                 yield TaskItem.from_parent(
                     self, name=node.item, nodeid=str(node), task=task, ref=ref, candidate=candidate
                 )
@@ -79,7 +79,7 @@ def _task_at(path: Path) -> TaskRef | UserError:
     ref = read(path.parent if path.name in (published.LIST, published.MODEL) else path)
     if isinstance(ref, UserError) or ref.kind != "subgraph":
         return ref
-    # Bare subgraph folders often share a name; met one by one they always get their parent's before it.
+    # Bare subgraph folders often share a name. One that is found by itself always has its parent's name in front.
     name = published.identifier(f"{ref.path.resolve().parent.name}-{ref.id}")
     return replace(ref, header=replace(ref.header, id=name))
 
@@ -166,7 +166,7 @@ class TaskItem(pytest.Item):
             return True
 
     def setup(self) -> None:
-        """Read the task, and build its graphs. A faulty task is an error of the run, and no score has it."""
+        """Read the task, and build its graphs. A faulty task is an error of the run, and no score counts it."""
         faulty = self.ref if isinstance(self.ref, UserError) else self._load(self.ref)
         if faulty is not None:
             pytest.fail(printable(str(faulty), LINES), pytrace=False)
@@ -214,7 +214,7 @@ class TaskItem(pytest.Item):
         vars(self).pop("_loaded", None)
 
     def _confirm(self, task: Task, state: State) -> None:
-        """Judge again what is slower than in the run to compare with, before the case fails for it."""
+        """Judge again the subgraphs that are slower than in the earlier run, before the case fails for them."""
         stored = state.plan.stored
         if stored is None:
             return

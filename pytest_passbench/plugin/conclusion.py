@@ -42,7 +42,7 @@ def conclude(state: State, session: pytest.Session) -> None:
 
 
 def _complete(state: State) -> None:
-    """Take in records that only the journals have: an interruption, or a lost worker, kept the report back."""
+    """Add the records that only the journals have, since an interruption or a lost worker prevented the report."""
     if state.folder is None or not (state.ledger.interrupted or state.ledger.missing()):
         return
     for key, record in journal.last_records(state.folder).items():

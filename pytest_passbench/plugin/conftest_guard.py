@@ -18,7 +18,7 @@ _SHIELDED = pytest.StashKey[bool]()
 
 
 def inside(path: Path, folders: Sequence[Path]) -> Path | None:
-    """Return the one of ``folders`` that ``path`` is or lies in, or None."""
+    """Return the folder, out of ``folders``, that ``path`` is or lies in; None if there is none."""
     resolved = path.resolve()
     return next((folder for folder in folders if resolved == folder or folder in resolved.parents), None)
 

@@ -25,10 +25,10 @@ MAX_DETAILED = 6
 HALVES = {"float16", "bfloat16"}
 
 IN_HALF = "Half precision: see docs/kernels.md#agreeing-with-eager-in-half-precision"
-"""Said if answers differ from eager's in 16 bits alone."""
+"""The hint that is shown if only answers in 16 bits differ from eager's."""
 
 OF_WRAPPERS = "What a wrapper may do: see docs/writing-a-pass.md#how-the-wrapper-runs"
-"""Said if a wrapper called an operator of torch that computes."""
+"""The hint that is shown if a wrapper called an operator of torch that computes."""
 
 
 class TaskFailedError(Exception):
@@ -48,7 +48,7 @@ class TaskFailedError(Exception):
         if not self.failed:
             return one_line(f"{slower}: {slowdown(self.slower[0])}", 300)
         groups = list(grouped(self.failed, lambda record: OF_SUBGRAPH.sub("[]", cause(record))).values())
-        # What happened on one subgraph says more than that others are out because of it.
+        # A subgraph's own failure says more than those of others that only follow from it.
         most = max(groups, key=lambda group: (group[0].arm.phase not in CONSEQUENCES, len(group)))
         others = Counter(_ending(record) for group in groups if group is not most for record in group)
         dtypes = self._failed_dtypes() if not others and most[0].arm.status == RAN else []
@@ -99,7 +99,7 @@ def _ending(record: Record) -> str:
 
 
 def longrepr(path: Path, line: str, text: str) -> Any:
-    """Return a report of ``text`` whose short summary is ``line``, and which travels through xdist."""
+    """Return a report of ``text`` whose short summary is ``line``. xdist can send it."""
     entries = [ReprEntryNative([part + "\n" for part in text.rstrip("\n").split("\n")])]
     traceback = ReprTraceback(reprentries=entries, extraline=None, style="native")
     return ReprExceptionInfo(traceback, ReprFileLocation(str(path), 0, line))

@@ -22,7 +22,7 @@ from pytest_passbench.run import journal
 
 MAX_BYTES = 1 << 20
 STANDALONE = ("resume", "report_dir", "budget")
-"""Options that tell which run is resumed and how long it may take, and not what it judges."""
+"""Options that say which run is resumed and how long it may take, but not what it judges."""
 _ARGUMENTS = pytest.StashKey[tuple[str, ...]]()
 
 
@@ -35,9 +35,9 @@ class CommandLine(Data):
 
 
 def complete(config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
-    """Put the command line of an interrupted run into ``args``, if these name no more than the run to go on with.
+    """Put the command line of an interrupted run into ``args``, if these say no more than which run to resume.
 
-    It comes before the arguments of now, so these win. A worker of pytest-xdist has its options from the controller.
+    It comes before the present arguments, so these win. A worker of pytest-xdist has its options from the controller.
 
     Raises pytest.UsageError if no run was interrupted, or if its command line cannot be read.
     """

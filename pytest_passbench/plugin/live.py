@@ -80,7 +80,7 @@ def status_line(record: Record, index: int, total: int) -> str:
 class LiveLine:
     """Text to the right of the cursor on a terminal, replaced as subgraphs are judged. Elsewhere nothing is shown.
 
-    Made once pytest's terminal reporter is there.
+    It is made once pytest's terminal reporter exists.
     """
 
     def __init__(self, config: pytest.Config) -> None:

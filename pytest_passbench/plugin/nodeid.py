@@ -31,7 +31,7 @@ class NodeId(NamedTuple):
 
 
 def parse(text: str) -> NodeId:
-    """Return the parts of a node id that :class:`NodeId` made; empty ones for what ``text`` lacks."""
+    """Return the parts of a node id that :class:`NodeId` made. A part that ``text`` lacks is empty."""
     path, item = split(text)
     task, _, candidate = item.partition("[")
     return NodeId(path, task, candidate.removesuffix("]"))

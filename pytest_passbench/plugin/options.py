@@ -1,7 +1,7 @@
 """The options as pytest has them, and the one frozen Settings that they make.
 
-An option is ``--passbench-NAME`` with the ini twin ``passbench_NAME``; the command line wins. Some have the ini file
-alone. A value that is out of range or unknown ends the run with pytest's usage error (exit code 4).
+An option is ``--passbench-NAME`` with the ini twin ``passbench_NAME``; the command line wins. Some exist in the ini
+file alone. A value that is out of range or unknown ends the run with pytest's usage error (exit code 4).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def against(config: pytest.Config, namespace: argparse.Namespace | None = None) 
 
 
 def folders(config: pytest.Config, namespace: argparse.Namespace | None = None) -> tuple[Path, ...]:
-    """Return the folders of which pytest may import nothing: the candidates' and the reference's."""
+    """Return the folders from which pytest must import nothing: the candidates' and the reference's."""
     reference = against(config, namespace)
     return (*candidates(config, namespace), *([reference] if reference is not None else []))
 

@@ -1,7 +1,7 @@
 """The plan of a run: all that is settled before collecting, from the options of pytest, validated once.
 
-Every mistake of a user's in options, candidates, paths and earlier runs is found here. Whoever comes later reads the
-plan, and asks neither pytest nor the files again.
+Every mistake of a user's in options, candidates, paths and earlier runs is found here. Later code reads the plan, and
+asks neither pytest nor the files again.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from pytest_passbench.suite.find import edition_of
 class Worker:
     """This process as a worker of pytest-xdist, number ``index`` of ``count``.
 
-    The others are what the controller hands over: its process id, the run's seed, the run's folder, and that of the
-    run that is resumed.
+    The other fields are what the controller hands over: its process id, the run's seed, the run's folder, and that
+    of the run that is resumed.
     """
 
     index: int
@@ -125,7 +125,7 @@ def make_plan(config: pytest.Config, worker: Worker | None) -> RunPlan:
 def _earlier(settings: Settings, report_dir: Path, base: Path, worker: Worker | None) -> journal.Earlier | None:
     if settings.resume is None:
         return None
-    if worker is not None:  # the controller's choice: it has a folder of its own by now, which is later
+    if worker is not None:  # the controller has chosen: the latest run would be its own by now
         return None if worker.resumed is None else journal.read_interrupted(worker.resumed)
     return journal.read_interrupted(journal.interrupted_folder(settings.resume, report_dir, base))
 

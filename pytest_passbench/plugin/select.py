@@ -84,7 +84,7 @@ def select(settings: Settings, rootpath: Path, args: Sequence[str], invocation: 
     """Return the tasks that the settings and ``args``, the paths on the command line, ask for.
 
     Node ids of installed tasks (``tasks/...``) are understood although no such path exists. Raises UserError if a
-    path of ``--passbench-tasks`` has no tasks, or if ``args`` name what is not there.
+    path of ``--passbench-tasks`` has no tasks, or if ``args`` name a path or a task that does not exist.
     """
     if args and not _are_installed_ids(args, invocation):
         return Selection(from_paths=True)
@@ -111,7 +111,7 @@ def known_ids(paths: Iterable[Path]) -> frozenset[str]:
 
 
 def discover(base: Path) -> list[tuple[Path, TaskRef | UserError]]:
-    """Return the tasks at a path; one that cannot be read is there with its error, so that it fails alone.
+    """Return the tasks at a path. One that cannot be read comes with its error, so that it fails alone.
 
     Raises UserError if there are no tasks.
     """

@@ -1,4 +1,4 @@
-"""Signals that end a run: each is taken for a Ctrl+C, after which the results so far are written."""
+"""Signals that end a run: each acts like Ctrl+C, after which the results so far are written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Signals:
             raise KeyboardInterrupt(f"{signal.Signals(number).name} was sent")
 
     def ignore(self) -> None:
-        """Heed none of the signals any more until :meth:`restore`."""
+        """Ignore the signals until :meth:`restore`."""
         for number in self._before:
             signal.signal(number, signal.SIG_IGN)
 

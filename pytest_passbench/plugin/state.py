@@ -21,16 +21,16 @@ from pytest_passbench.run.judging import Judge
 
 @dataclass
 class State:
-    """The course of a run in this process: a serial run's, the controller's, or an xdist worker's."""
+    """The state of a run in this process: a serial run's, the controller's, or an xdist worker's."""
 
     config: pytest.Config
     plan: RunPlan
     #: The items of tasks whose files are faulty.
     unread: list[str] = field(default_factory=list)
-    #: The number of tasks that no pass of a candidate matches, counted for each candidate, and left out for that.
-    #: None: not known, since workers leave them out.
+    #: The number of tasks, counted for each candidate, that were left out because none of its passes matches them.
+    #: None if it is not known, since workers leave them out.
     left_out: int | None = None
-    #: The seconds that it took to tell which.
+    #: The seconds that it took to find those tasks.
     matching_seconds: float = 0.0
     progress: RunProgress = field(default_factory=RunProgress)
     report: Report | None = None
@@ -47,7 +47,7 @@ class State:
 
     def __post_init__(self) -> None:
         self.settings, self.ledger = self.plan.settings, self.plan.ledger()
-        #: The plan's selection, and what failed last, if that was asked for.
+        #: The plan's selection, with the tasks that failed last if those were asked for.
         self.selection = self.plan.selection
         #: The run's folder, made when the first item is known.
         self.folder = self.plan.worker.folder if self.plan.worker is not None else None
@@ -68,7 +68,7 @@ class State:
         return self._judge
 
     def add(self, record: Record) -> None:
-        """Take a record in, and call the hook for it."""
+        """Add a record to the run, and call the hook for it."""
         self.ledger.add(record)
         self.config.hook.pytest_passbench_record(config=self.config, record=record)
 

@@ -61,7 +61,7 @@ def header(state: State) -> list[str]:
 
 
 def _comparison(state: State) -> list[str]:
-    """Return what the header says of the run to compare with."""
+    """Return the header's lines about the run to compare with."""
     stored = state.plan.stored
     if stored is None:
         return []
@@ -108,7 +108,7 @@ def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -
     place = f"\n{item.item} " if hasattr(report, "node") else ""
     room = _room(state.config, place)
     plain = ", ".join(parts)
-    forms = (text, plain, plain.replace(" correct", ""), plain.rpartition(", ")[2])  # the speed-up is always there
+    forms = (text, plain, plain.replace(" correct", ""), plain.rpartition(", ")[2])  # all keep the speed-up
     short = next((f" {form} " for form in forms if len(form) <= room), f"\n  {plain} ")
     return report.outcome, f"{place}{letter}{short}", f"{report.outcome.upper()} ({text})"
 
@@ -116,7 +116,7 @@ def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -
 def _room(config: pytest.Config, place: str) -> int:
     """Return the columns (at least one) for a task's outcome behind ``place``.
 
-    pytest puts the share done at the edge, and puts it there twice if the line comes within a column of it.
+    pytest prints the share of tests done at the right edge, and does so twice if the line ends within a column of it.
     """
     writer = config.get_terminal_writer()
     used = len(place) if place else writer.width_of_current_line

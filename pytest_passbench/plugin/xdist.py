@@ -125,7 +125,7 @@ class LongestFirst(LoadScheduling):
             node.send_runtest_some([index])
 
     def _next(self, node: WorkerController) -> int:
-        """Return the pending item for a worker: of a task that it has begun, else of one that nobody has."""
+        """Return the pending item for a worker: of a task that it has begun, else of a new task, else any."""
         waiting: list[int] = self.pending
         if not self._together:
             return waiting[0]

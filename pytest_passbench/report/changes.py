@@ -1,4 +1,4 @@
-"""Changes since an earlier run, subgraph by subgraph: pure functions of records that say what was stored of them."""
+"""Changes since an earlier run, by subgraph: pure functions of records with the earlier result in ``stored``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TaskChange:
     """A task in an earlier run and now; :data:`ALL` stands for all tasks.
 
     ``before``, ``after`` and ``change`` are means over the subgraphs that were correct and measured in both runs;
-    None if there are none. ``compared`` subgraphs are in both runs, and were correct as often as the counts say.
+    None if there are none. ``compared`` is the number of subgraphs that both runs judged.
     """
 
     task: str
@@ -100,7 +100,7 @@ def regressions(run: Run, candidate: str) -> list[Record]:
 
 
 def is_strict(run: Run) -> bool:
-    """Return True if what is open fails as well."""
+    """Return True if a case also fails if it is open whether its speed-up fell."""
     return bool(run.settings.get("compare_strict", Settings.compare_strict))
 
 
@@ -171,7 +171,7 @@ def delta_of(run: Run) -> float:
 
 
 def of_tasks(run: Run, candidate: str) -> list[TaskChange]:
-    """Return the changes of a candidate's tasks, the worst first. None if the run was compared with nothing."""
+    """Return the changes of a candidate's tasks, the worst first. The list is empty if there is no earlier run."""
     if not run.compared:
         return []
     tasks = [_of(task, group, run) for task, group in run.by_task(candidate).items() if group]

@@ -67,7 +67,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class IntervalRow:
-    """A row of intervals: a ratio to eager. ``target`` is the id of the place to go to when it is clicked.
+    """A row of a chart of intervals: a ratio to eager. ``target`` is the id of the element that a click goes to.
 
     ``whole`` marks a row that stands for all others together.
     """
@@ -87,7 +87,7 @@ class LogScale:
     ticks: tuple[float, ...]
 
     def share(self, value: float) -> float:
-        """Return the place of a value: 0 at the low end, 1 at the high one. A value beyond an end is put there."""
+        """Return the place of a value: 0 at the low end or below it, 1 at the high end or above it."""
         inside = min(max(value, self.low), self.high)
         return log10(inside / self.low) / log10(self.high / self.low)
 
@@ -195,7 +195,7 @@ def _point_title(curve: Curve, t: int, value: float) -> str:
 
 
 def forest(rows: Sequence[IntervalRow], title: str) -> Drawing:
-    """Return the chart of ratios with their 95 % intervals, the greatest first, and whole rows above them.
+    """Return the chart of ratios with their 95 % intervals, the greatest first below the rows of ``whole``.
 
     ``title`` is that of the axis. Rows have their names beside them if there are at most 40. Intervals without an
     end are cut at the edge.
@@ -204,7 +204,7 @@ def forest(rows: Sequence[IntervalRow], title: str) -> Drawing:
     named = len(ordered) <= MAX_LABELLED
     step = ROW_PIXELS if named else NARROW_ROW_PIXELS
     intervals = [row.interval for row in ordered]
-    # The scale shows no end that is further than 3 times the ratio.
+    # The scale shows no end that differs from the ratio by more than a factor of 3.
     lows, highs = [max(i.low, i.ratio / 3) for i in intervals], [min(i.high, i.ratio * 3) for i in intervals]
     scale, legend = log_scale([*lows, *highs]), outcome_legend(intervals)
     top = LEGEND_PIXELS * len(legend) + 48.0

@@ -1,4 +1,4 @@
-"""The tasks of a run that a reviewer is told about, the worst first, each with its place in the candidate's files.
+"""The tasks of a run that a reviewer has to see, the worst first, each with its place in the candidate's files.
 
 They are those that failed, and those with a subgraph on which a candidate is slower than the reference.
 """
@@ -24,7 +24,7 @@ SLOWER = "slower"
 _SEVERITY = {"integrity": 0, "crash": 1, "timeout": 1, "compile_fail": 1, "runtime_fail": 1, "nan_inf": 2,
              "shape_mismatch": 2, "type_mismatch": 2, ACCURACY: 3, SLOWER: 4, "pass_miss": 5,
              "eager_fail": 6}  # fmt: skip
-#: A file with a line, which a candidate may have written: so it takes linear time, and a line has few digits.
+#: A file with a line number. A candidate may have written the text, so matching takes linear time, and few digits.
 _PLACE = re.compile(r"(?<![\w./-])([\w./-]+\.py):(\d{1,9})\b")
 
 
@@ -56,7 +56,7 @@ class Annotation:
 def failures(run: Run) -> list[Annotation]:
     """Return the tasks that failed, the worst first: a subgraph is not correct, or slower than in the earlier run.
 
-    What was not judged is no failure.
+    A subgraph that was not judged is no failure.
     """
     ranked = []
     for name, path in _candidates(run):

@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple
 
 Anchor = Literal["start", "middle", "end"]
 Kind = Literal["plain", "named"]
-"""A drawing's margins: for numbers beside the plot, for names beside it, or none."""
+"""The kind of a drawing's margins: "plain" for numbers beside the plot, "named" for names."""
 
 MARGINS: dict[Kind, tuple[float, float]] = {"plain": (52.0, 14.0), "named": (170.0, 14.0)}
-"""The pixels at the left and at the right of a plot, where they are fixed. A page has its own in its style."""
+"""The pixels at the left and at the right of a plot in a file. A page has its own margins in its style."""
 
 FONT = "Helvetica, Arial, sans-serif"
 
@@ -54,7 +54,7 @@ POLYGONS: dict[str, tuple[tuple[float, float], ...]] = {
 
 @dataclass(frozen=True)
 class Line:
-    """A line through places, so many pixels wide. ``dash`` has the pixels of its strokes and gaps."""
+    """A line through places, ``width`` pixels wide. ``dash`` has the pixels of its strokes and gaps."""
 
     places: tuple[tuple[float, float], ...]
     colour: Colour
@@ -109,7 +109,7 @@ Shape = Line | Mark | Label | Inset | Linked
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart: its shapes, its height in pixels, and a label for who cannot see it."""
+    """A chart: its shapes, its height in pixels, and a label for readers who cannot see it."""
 
     shapes: tuple[Shape, ...]
     height: float
@@ -128,7 +128,7 @@ def in_page(drawing: Drawing) -> str:
 
 
 def as_file(drawing: Drawing, width: float, inches: float) -> str:
-    """Return an SVG file, ``width`` pixels of the drawing on so many inches."""
+    """Return an SVG file in which ``width`` pixels of the drawing take ``inches`` inches."""
     body = "".join(_element(shape, _number, lambda colour: colour.value) for shape in resolved(drawing, width))
     size = f'width="{inches:g}in" height="{inches * drawing.height / width:.4g}in"'
     box = f'viewBox="0 0 {_number(width)} {_number(drawing.height)}"'
@@ -173,7 +173,7 @@ def _element(shape: Shape, across: Callable[[float], str], paint: Callable[[Colo
         case Linked():
             title = f"<title>{escape(shape.title)}</title>" if shape.title else ""
             body = title + "".join(_element(part, across, paint) for part in shape.shapes)
-            # No stop of the Tab key for each row: the table of tasks has the same places.
+            # The Tab key does not stop at each row, since the table of tasks has the same links.
             return f'<a href="#{escape(shape.target)}" tabindex="-1">{body}</a>' if shape.target else f"<g>{body}</g>"
 
 
@@ -186,7 +186,7 @@ def _line(line: Line, across: Callable[[float], str], paint: Callable[[Colour], 
         return f"<line {ends} {stroke}/>"
     if across is not _share:
         return f'<polyline points="{_points(line.places)}" fill="none" {stroke}/>'
-    # Points have no percentages. A box that is stretched to the plot's width has them at their places.
+    # Points cannot be percentages. A box that is stretched to the plot's width puts them at their places.
     points = _points([(1000 * x, y) for x, y in line.places])
     body = f'<polyline points="{points}" fill="none" vector-effect="non-scaling-stroke" {stroke}/>'
     return f'<svg viewBox="0 0 1000 100" width="100%" height="100" preserveAspectRatio="none">{body}</svg>'

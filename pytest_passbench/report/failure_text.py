@@ -30,18 +30,18 @@ COLUMNS = 80
 """The width at which sentences wrap. Compilers' messages keep their lines, since carets point into them."""
 
 INDENT = " " * 12
-"""The indent of what stands beside a label."""
+"""The indent of the text beside a label."""
 
-#: What differs in messages on subgraphs that fail for one cause: shapes, dtypes, a crashed kernel's numbers.
+#: The parts of messages that differ for subgraphs with one cause: shapes, dtypes, a crashed kernel's numbers.
 OF_SUBGRAPH = re.compile(
     r"\[[\d, ]*\]|\b(?:bfloat16|float\d+|complex\d+|u?int\d+|bool)\b|(?<= = )-?\d\S*|\b\d+ bytes?\b"
 )
 
-#: Phases of subgraphs that failed for what happened on another one: no part of the work, so no place to look at.
+#: Phases of subgraphs that failed because of another subgraph. No text names them: they are no part of the work.
 CONSEQUENCES = {DISQUALIFIED, "out"}
 
 NEARER = "nearer to float64 than eager"
-"""Said of an answer that is further from eager's than t allows, and better."""
+"""The words for an answer that is further from eager's than t allows, but nearer to float64's."""
 
 
 def cause(record: Record) -> str:

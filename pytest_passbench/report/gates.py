@@ -1,4 +1,4 @@
-"""Gates: the run fails if a score of a candidate is under the least that was asked for."""
+"""Gates: the run fails if a score of a candidate is below the minimum that was asked for."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class GateResult:
 def check(run: Run, gates: Sequence[tuple[str, float]]) -> list[GateResult]:
     """Return the result of every gate for every candidate of a run.
 
-    A score passes its gate if it was measured and is not under the least. If the run was compared with an earlier one
-    (``--passbench-compare``), no answer and no more than the limit of a speed-up may be lost. If it has a reference
+    A score passes its gate if it was measured and is not below the minimum. If the run was compared with an earlier
+    one (``--passbench-compare``), no answer may be lost, nor more of a speed-up than the limit. If it has a reference
     (``--passbench-against``), no subgraph may be slower by more than the limit, with its whole interval; under
-    ``strict``, with a part of it. A candidate of which nothing could be compared passes neither.
+    ``strict``, with a part of it. A candidate without a comparable subgraph passes neither.
     """
     results = [_check(run, name, *gate) for name in run.names for gate in gates]
     results += [_check_changes(run, name) for name in run.names] if run.compared else []

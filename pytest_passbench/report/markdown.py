@@ -1,4 +1,4 @@
-"""``results.md``: the whole run for people, and ``comment.md``: its worst in at most 60 lines, for a pull request.
+"""``results.md``: the whole run, and ``comment.md``: its worst results in at most 60 lines, for a pull request.
 
 Everything that a candidate wrote is made inert.
 """
@@ -61,7 +61,7 @@ def _candidate(item: dict[str, Any]) -> str:
 
 
 def table(values: Table) -> str:
-    """Return a table under its title, which is a heading of the second level, and what it says."""
+    """Return a table below its title, which is a heading of the second level, and its explanation."""
     lines = [_row(values.headers), "|" + "---|" * len(values.headers), *map(_row, values.rows)]
     return "\n\n".join(filter(None, [f"## {cell(values.title)}", values.about, "\n".join(lines)]))
 
@@ -93,7 +93,7 @@ def comment(report: Report) -> str:
 
 
 def _counts(report: Report) -> str:
-    """Return how many cases, a task with a candidate each, passed, failed, and were not judged or not wholly."""
+    """Return how many cases (a task with a candidate) passed, failed, and were not completely judged."""
     run = report.run
     cases = {(task, name) for name in run.names for task in run.selected.get(name, run.tasks)}
     judged = Counter((record.task, record.candidate) for record in run.records if record.judged)

@@ -9,7 +9,7 @@ from pytest_passbench.report.drawing import Drawing, Label, Line, Mark, Shape, c
 
 ENCODING = "cp1252"  # WinAnsiEncoding; any other character becomes a question mark
 POINTS_PER_INCH = 72.0
-ROUND = 0.5523  # the handles of a quarter of a circle of radius 1, as a curve
+ROUND = 0.5523  # the length of the handles of a Bezier curve that is a quarter of a circle of radius 1
 
 SHARE_BEFORE = {"start": 0.0, "middle": 0.5, "end": 1.0}
 """The share of a text that lies before its place."""
@@ -25,7 +25,7 @@ _WIDTH_OF = {character: width for width, characters in WIDTHS.items() for charac
 
 
 def as_pdf(drawing: Drawing, width: float, inches: float) -> bytes:
-    """Return the file: ``width`` pixels of the drawing on so many inches. The same drawing gives the same bytes."""
+    """Return the file: ``width`` pixels of the drawing take ``inches``. The same drawing gives the same bytes."""
     scale = POINTS_PER_INCH * inches / width
     flipped = f"{scale:.5g} 0 0 {-scale:.5g} 0 {scale * drawing.height:.5g} cm 1 j\n"  # y counts from the top
     content = (flipped + "\n".join(_operators(resolved(drawing, width)))).encode(ENCODING, "replace")

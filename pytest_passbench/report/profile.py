@@ -30,14 +30,14 @@ BOUNDS_MS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 VERDICTS = ("SLOWER", "SAME", "FASTER", "UNRESOLVED")
 CODE = ("kernels", "call path")
 ENVIRONMENT, SETTINGS = ("cpu", "cores", "torch", "python"), ("pipeline", "threads")
-"""What the page says of the run's machine and settings."""
+"""The parts of the run's environment and settings that the page shows."""
 PLOT_PIXELS = 300.0
 MARK_PIXELS, MEAN_PIXELS = 3.2, 3.0
 
 
 @dataclass(frozen=True)
 class ProfiledSubgraph:
-    """A subgraph on which a compiler was measured. ``kind`` is its class, ``right`` says by which criteria it is.
+    """A subgraph on which a compiler was measured. ``kind`` is its class, ``right``: by the ladder, and by fp64.
 
     ``generated`` is None in files that say nothing of the compiler's code.
     """
@@ -62,13 +62,13 @@ class ProfiledSubgraph:
 
     @property
     def call_path(self) -> float | None:
-        """The share of a call that passes without kernels, at most 1; None if the call path was not measured."""
+        """The share of a call's time outside of kernels, at most 1; None if the call path was not measured."""
         if self.generated is None or self.generated.call_us is None:
             return None
         return min(1.0, self.generated.call_us / self.speed.other_us)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON-ready builtins."""
+        """Return the subgraph as JSON-ready builtins."""
         speed, (agrees, accurate) = self.speed, self.right
         return {
             "task": self.task,
@@ -90,7 +90,7 @@ class ProfiledSubgraph:
 class CompilerProfile:
     """The profile of a compiler, with agreement at ``tolerance``.
 
-    ``failed`` subgraphs gave no speed. All ratios may share the error ``shared`` (log).
+    ``failed`` is the number of subgraphs without a speed. All ratios may share the error ``shared`` (log).
     """
 
     compiler: str
@@ -136,7 +136,7 @@ class CompilerProfile:
 
 
 def profile(run: Run, compiler: str) -> CompilerProfile:
-    """Return the profile of a baseline of a run. Its result on a subgraph counts once, however many candidates."""
+    """Return the profile of a run's baseline. Its result on a subgraph counts once, even with several candidates."""
     records = {(record.task, record.subgraph): record for record in run.records if compiler in record.baselines}
     measured = [record for record in records.values() if record.result(compiler).speed is not None]
     subgraphs = tuple(_profiled(record, compiler) for record in measured)
@@ -188,7 +188,7 @@ def tables(view: CompilerProfile) -> Iterator[Table]:
 
 
 def sentences(view: CompilerProfile) -> Iterator[str]:
-    """Yield what the tables leave open."""
+    """Yield the sentences that explain the tables."""
     yield (
         "Slower, tied, faster: the verdict on the speed-up over eager, whether the answer is right or not. Open: its "
         f"interval allows none. t = {view.tolerance}, fp64: the answer is right by that criterion."

@@ -23,10 +23,10 @@ MAX_NAMED = 12  # subgraphs that the harness failed to judge
 
 @dataclass(frozen=True)
 class CandidateReport:
-    """The tables of a candidate. One that has nothing to say has no rows.
+    """The tables of a candidate. A table that has nothing to say has no rows.
 
-    ``comparisons`` say what each task is beside a reference, and beside an earlier run. ``subgraph_tables`` are about
-    single subgraphs and follow the failures. Both are those that have rows.
+    ``comparisons`` compare each task with a reference, and with an earlier run. ``subgraph_tables`` are about single
+    subgraphs and follow the failures. Both leave out tables without rows.
     ``failures_in_brief`` goes with ``failure_texts``, a text for each cause; ``failures`` has causes in its rows.
     """
 
@@ -158,7 +158,7 @@ def _harness_failures(run: Run) -> list[str]:
 
 
 def _absent(run: Run) -> list[str]:
-    """Return the shards of the merged run that no file was given of, as ``2 of 3``."""
+    """Return the shards of the merged run for which no file was given, as ``2 of 3``."""
     shards = [part.get("shard") for part in run.parts]
     present = {tuple(shard) for shard in shards if isinstance(shard, list) and list(map(type, shard)) == [int, int]}
     counts = {parts for _, parts in present if parts <= MAX_SHARDS}

@@ -64,7 +64,7 @@ def _words(option: Option, settings: dict[str, Any]) -> list[str]:
 
 
 def left_out_sentence(run: Run, candidate: str, label: str = "") -> str:
-    """Return on how many subgraphs a candidate was judged, and why; empty if none was left out.
+    """Return a sentence on how many subgraphs a candidate was judged on, and why; empty if none was left out.
 
     ``label`` is what a table calls the candidate, if that is not its name.
     """

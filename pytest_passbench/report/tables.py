@@ -32,7 +32,7 @@ ABOUT_HELD_OUT = (
     "speed-up at one of them / that at the subgraph's own size, the geometric mean over subgraphs."
 )
 RETENTION = "speed kept"
-"""The header of what is left of a speed-up at further sizes."""
+"""The header of the column with the share of a speed-up that is left at further sizes."""
 
 POSSIBLE = "possible %"
 """The header of the share of the possible."""
@@ -85,7 +85,7 @@ def correct_when(run: Run) -> str:
 
 
 def rows(run: Run, criterion: Criterion = "ladder", at: int = T_STRICT) -> list[board.ScoreRow]:
-    """Return the board's rows at a t of all candidates, then of all baselines, under a criterion."""
+    """Return the board's rows of all candidates, then of all baselines, at a t and under a criterion."""
     settings = run.score_settings
     own_rows = [board.row(name, board.tasks_of(run, name, criterion), settings, at) for name in run.names]
     return own_rows + [
@@ -94,7 +94,7 @@ def rows(run: Run, criterion: Criterion = "ladder", at: int = T_STRICT) -> list[
 
 
 def board_table(run: Run, at: int = T_STRICT) -> Table:
-    """Return the table of AS, and at a t of G-Mean, Correctness and fast_1: eager first, candidates, then baselines.
+    """Return the table of AS, and of G-Mean, Correctness and fast_1 at a t: eager, candidates, then baselines.
 
     Columns with "(fp64)" are by accuracy, the others by agreement.
     """
@@ -122,7 +122,7 @@ def board_table(run: Run, at: int = T_STRICT) -> Table:
 def _board_row(row: board.ScoreRow, accurate: board.ScoreRow | None, mean: str, left_out: int) -> tuple[str, ...]:
     """Return a row of the board. ``accurate`` is the row by accuracy, None if the file does not have it.
 
-    ``left_out`` subgraphs are not among the row's.
+    ``left_out`` is the number of the candidate's subgraphs that the row does not count.
     """
     return (
         row.name,
@@ -263,7 +263,7 @@ def interval(
 
 
 def offset(run: Run) -> float:
-    """Return what all ratios of a run may share on its machine, as a logarithm."""
+    """Return the error (log) that all ratios of a run may share on its machine."""
     return float(run.noise.get("offset", 0.0))
 
 
@@ -408,7 +408,7 @@ def _held_out(record: Record, item: FurtherSize) -> tuple[str, str]:
 
 
 def why(record: Record) -> str:
-    """Return what is said of a failure: the message or the worst element, and every finding."""
+    """Return the text on a failure: the message or the worst element, and every finding."""
     texts = [record.arm.message or record.arm.worst]
     if record.arm.status == RAN and not texts[0] and not record.correct and record.arm.first_correct <= T_FROZEN:
         texts = [f"agrees with eager from t = {record.arm.first_correct} on"]

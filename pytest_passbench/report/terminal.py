@@ -16,10 +16,10 @@ _LIGHT = ("-9", "-8", "-7", "-10", "-6", "5", "4")
 """The t of least weight in AS, in the order in which a narrow terminal leaves them out."""
 
 SPARE = ("subgraphs", "AS published", "task AS", "covered", "fast_1 %", POSSIBLE)
-"""The other columns that a narrow terminal does without; results.md has them all."""
+"""The other columns that a narrow terminal leaves out, in this order; results.md has them all."""
 
 _WORDS = ("outcome", "nearest")
-"""Columns of words: they wrap. The first column and "pass" are names: what is over is cut from the middle."""
+"""Columns of words, which wrap. The first column and "pass" are names: long ones are cut in the middle."""
 
 GAP = 2  # columns of space between two columns of a table
 MIN_WIDTHS = {"name": 28, "words": 18}
@@ -33,11 +33,10 @@ def columns() -> int:
 
 
 def summary(report: Report, width: int = 100, full: bool = False) -> str:
-    """Return board, share of the possible, ES(t), a line per task, misses and caveats, ``width`` columns wide.
+    """Return board, share of the possible, ES(t), a line per task, misses and caveats.
 
-    They are at most so wide, which is 80 or more.
-    If it is ``full``, all that did not match, all failures and a line per subgraph are in it too. A candidate's names
-    and messages are in it as plain text: no control character survives.
+    They are at most ``width`` columns wide (80 or more). If ``full`` is True, all misses, all failures and a line per
+    subgraph follow. A candidate's names and messages are plain text: no control character survives.
     """
     parts = [show(table, width) for table in (report.board, report.possible, report.es) if table.rows]
     for candidate in report.candidates:
@@ -69,11 +68,11 @@ def _misses(table: Table, width: int) -> str:
 def show(table: Table, width: int, spare: Sequence[str] = SPARE, elsewhere: str = "results.md") -> str:
     """Return one table with its title, made to fit ``width`` columns.
 
-    ``spare`` are columns that it may be without, the first one first; ``elsewhere`` has them all.
+    ``spare`` are columns that may be left out, the first one first; ``elsewhere`` has them all.
     """
     fitted, left_out = _fit(_clean(table), width, spare)
     body = tabulate(
-        # As rows, not as headers: tabulate pads those by two columns more.
+        # Headers are passed as a row: as headers, tabulate would pad them by two more columns.
         [fitted.headers, *fitted.rows],
         tablefmt="plain",
         disable_numparse=True,
@@ -146,7 +145,7 @@ def _cut(table: Table, width: int) -> Table:
 
 
 def _share(widths: dict[int, int], free: int) -> dict[int, int]:
-    """Return ``free`` columns dealt out: none gets more than wanted, and the longest is shortened first."""
+    """Return ``widths`` reduced to ``free`` columns in all: the longest is shortened first."""
     limits = dict(widths)
     while sum(limits.values()) > free:
         limits[max(limits, key=limits.__getitem__)] -= 1

@@ -20,7 +20,7 @@ from pytest_passbench.timing.estimate import from_values, pair_value, weights
 from pytest_passbench.timing.looks import TO_EAGER
 
 MAX_OPERATORS = 10  # lines of the table of operators
-MAX_REASONS = 5  # why regions were left to eager
+MAX_REASONS = 5  # reasons why regions were left to eager
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class ModelReport:
 
     @property
     def kernel_us(self) -> float | None:
-        """The passes' time less eager's for what they leave: kernels and their calls. None if it is not positive."""
+        """The time of kernels and their calls: the passes' minus eager's for the rest. None if it is not positive."""
         speed = self.record.arm.speed
         rest = 0.0 if speed is None else speed.other_us - self.left_share * speed.eager_us
         return rest if rest > 0 else None
 
     @property
     def beside_inductor(self) -> Interval | None:
-        """The ratio of TorchInductor's time to the passes', from their common rounds; None if one does not count."""
+        """The ratio of TorchInductor's time to the passes', from common rounds; None unless both :func:`counting`."""
         if INDUCTOR not in self.record.baselines:
             return None
         speed, other = counting(self.record, "candidate"), counting(self.record, INDUCTOR)

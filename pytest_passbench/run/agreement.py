@@ -28,12 +28,12 @@ from pytest_passbench.timing.estimate import estimate, two_sided
 Pairs = Sequence[tuple[Record, Record]]
 """Records of a file, each with that of the same subgraph judged anew."""
 
-MAX_HALF = 1.3  # the ratio to which an interval of the file reaches from its middle at most
+MAX_HALF = 1.3  # the largest ratio of an interval's end to its middle that is taken from the file
 MAX_GAP = 1.15  # the ratio by which the intervals of two sessions on one machine may lie apart
 MAX_SHARED = 1 + BETWEEN_RUNS  # the ratio that all speed-ups of a session may share on one machine
 MAX_LEVELS = 2  # of the ladder, by which an output's level may differ between two sets of inputs
 MIN_SUBGRAPHS = 3  # for a mean with an interval
-#: What the levels of n outputs may differ by in the mean, to the file's advantage: a level, and so many over root n.
+#: The mean level of n outputs may be better in the file by up to MEAN_LEVELS + SPREAD_LEVELS / sqrt(n).
 MEAN_LEVELS, SPREAD_LEVELS = 1.0, 4.0
 #: Factors by which an output's greatest and mean error ratio may differ between two sets of inputs.
 MAX_GREATEST, MAX_MEAN = 3.0, 1.5
@@ -73,7 +73,7 @@ def difference(record: Record, now: Record) -> str:
 
 
 def joint(pairs: Pairs) -> Iterator[str]:
-    """Yield a sentence if the file's speed-ups, or levels, differ from those of now in the mean over all pairs."""
+    """Yield a sentence if the file's speed-ups, or levels, differ from the new ones in the mean over all pairs."""
     speeds = [(then.arm.speed, now.arm.speed) for then, now in pairs if then.arm.speed and now.arm.speed]
     mean = speed_change(speeds)
     if mean is not None and not (mean.low <= MAX_SHARED and mean.high >= 1 / MAX_SHARED):
@@ -88,7 +88,7 @@ def joint(pairs: Pairs) -> Iterator[str]:
 
 
 def speed_change(speeds: Sequence[tuple[Speed, Speed]]) -> Interval | None:
-    """Return the mean ratio of the speed-ups of now to those of the file; None for fewer than three subgraphs.
+    """Return the mean ratio of the new speed-ups to those of the file; None for fewer than three subgraphs.
 
     Its interval is Student's over subgraphs. The spread is that of the ratios themselves, since the file's own
     intervals may be invented.
@@ -109,7 +109,7 @@ def _one_sided(gaps: Sequence[int]) -> bool:
 def _better(record: Record, now: Record) -> bool:
     """Return True if some output's level in the file is better than now by more than new inputs explain.
 
-    Outputs that are exact on some inputs have a rounding on others. So any level up to that of one counts alike.
+    An output may be exact on some inputs and rounded on others. So all levels up to that of one rounding are alike.
     """
     levels, later = record.arm.correct_from, now.arm.correct_from
     if len(levels) != len(later):
@@ -120,7 +120,7 @@ def _better(record: Record, now: Record) -> bool:
 
 
 def of_rounding(dtype: str) -> int:
-    """Return the smallest t at which a value near 1 that is off by one rounding passes; BITWISE if none may be."""
+    """Return the smallest t at which a value near 1 that is off by one rounding passes; BITWISE for exact dtypes."""
     spacing = SPACING.get(dtype)
     if spacing is None or dtype not in EXPONENTS:
         return BITWISE
@@ -136,7 +136,7 @@ def _nearer(ratios: Sequence[float], later: Sequence[float], factor: float) -> b
 def _near(now: Speed, then: Speed) -> bool:
     """Return True if the intervals of two sessions lie near each other.
 
-    The file's is computed anew from its pairs, and wider only up to :data:`MAX_HALF`: a file could state any.
+    The file's interval is computed anew from its pairs, up to :data:`MAX_HALF`, since a file could state any.
     """
     whole = bool(then.pairs) and all(then.pairs)
     half = min(estimate(then.pairs).half_width if whole else 0.0, math.log(MAX_HALF))
@@ -151,7 +151,7 @@ def _row(values: Sequence[float]) -> str:
 def sample(run: Run, tasks: Mapping[str, Task], candidate: Candidate, count: int) -> list[Record]:
     """Return up to ``count`` random records of the candidate, in the run's order.
 
-    A pass that takes too long is out for the rest of its task, then as now. What was not tried is left out.
+    Subgraphs that were not tried are left out: a pass that takes too long is out for the rest of its task.
     """
     names = [item["name"] for item in run.candidates if item.get("content_hash") == candidate.content_hash]
     places = [

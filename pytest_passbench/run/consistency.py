@@ -29,11 +29,11 @@ MAX_HALF_WIDTH = 600.0  # in logs: the ends of a wider interval, 0 and infinity,
 def problems(
     run: Run, tasks: Mapping[str, Task], hashes: Mapping[str, str], editions: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Yield a sentence for everything that does not fit.
+    """Yield a sentence for each fault of a results file.
 
-    ``tasks`` are those of the run as they are now, ``hashes`` their contents. Tasks that are in neither are not
-    looked at. ``editions``: of the suites that the tasks are in now. If the run has another one, that is the only
-    sentence about the tasks' contents.
+    ``tasks`` are the run's tasks as they are now, ``hashes`` the hashes of their contents. Tasks that are in neither
+    are not checked. ``editions`` are those of the suites that have the tasks now. If the run has another one, that is
+    the only sentence about the tasks' contents.
     """
     if not run.untouched:
         yield "the digest is not that of the contents: the file was changed after it was written"
@@ -59,7 +59,7 @@ def problems(
 
 
 def _seed(run: Run) -> Iterator[str]:
-    """Yield what is wrong with the seeds: the run's, or of merged runs those of all parts."""
+    """Yield a sentence for each fault of the run's seed, or, in a merged run, of the seeds of all parts."""
     for seed in [run.seed] * bool(run.seed or not run.parts) + [part.get("seed", {}) for part in run.parts]:
         revealed = _revealed(seed)
         if revealed is None:
@@ -69,7 +69,7 @@ def _seed(run: Run) -> Iterator[str]:
 
 
 def _revealed(seed: Mapping[str, Any]) -> bytes | None:
-    """Return a run's seed, empty if it is none; None if nothing is revealed, as of merged runs."""
+    """Return the revealed seed, empty if its text is not hexadecimal; None if it or its commitment is missing."""
     committed, revealed = seed.get("commitment"), seed.get("revealed")
     if not isinstance(committed, str) or not isinstance(revealed, str):
         return None
@@ -80,7 +80,7 @@ def _revealed(seed: Mapping[str, Any]) -> bytes | None:
 
 
 def _further_sizes(run: Run, tasks: Mapping[str, Task]) -> Iterator[str]:
-    """Yield each record whose further sizes are too few, too many, or not the first that the run's seed gives."""
+    """Yield a sentence for each record with too few or too many further sizes, or not those of the run's seed."""
     seed, count = _revealed(run.seed), int(run.settings.get("held_out", 0))
     for record in run.records:
         task = tasks.get(record.task)
@@ -126,7 +126,7 @@ def _complete(run: Run, tasks: Mapping[str, Task]) -> Iterator[str]:
 
 
 def _of_task(name: str, task: Task, records: Mapping[str, Record]) -> Iterator[str]:
-    """Yield what is missing of a candidate's records of a task, or left out without a reason."""
+    """Yield a sentence for each fault of a candidate's records of a task: missing, left out without reason, ..."""
     left_out = {item for record in records.values() for item in record.left_out}
     if any(record.headroom != task.header.headroom for record in records.values()):
         yield f"{name}: the head-room of task {task.id} is {task.header.headroom:g}, and records have another"
@@ -163,8 +163,9 @@ def _speeds(record: Record) -> Iterator[str]:
 def _consistent(speed: Speed) -> bool:
     """Return True if a ratio is that of its pairs, and its interval and its verdict can be.
 
-    The file lacks what the clock and the noise of that moment added to the interval. So it is at least the plain one,
-    as far below the ratio as above. The least delta bounds FASTER and SLOWER; nothing in the file bounds the others.
+    The file does not say by how much the clock and noise have widened the interval. So it must have at least the
+    width that the pairs give, half below the ratio and half above (in logs). FASTER and SLOWER must exceed the least
+    delta; nothing in the file bounds the other verdicts.
     """
     if not (speed.pairs and all(speed.pairs) and speed.low <= speed.ratio <= speed.high):
         return False
@@ -182,9 +183,9 @@ def _consistent(speed: Speed) -> bool:
 
 
 def selected(run: Run, refs: Sequence[TaskRef]) -> list[str]:
-    """Return the ids of the tasks, of those that were found, that the run's settings select.
+    """Return the ids of those tasks among ``refs`` that the run's settings select.
 
-    A task that the settings name is selected even if it was not found. Raises UserError for an unknown suite.
+    A task that the settings name is selected even if it is not among them. Raises UserError for an unknown suite.
     """
     named = run.settings.get("task_ids") or []
     if named:
@@ -206,7 +207,7 @@ def left_out(run: Run, refs: Sequence[TaskRef]) -> list[str]:
 def selection_problems(run: Run, refs: Sequence[TaskRef]) -> Iterator[str]:
     """Yield a sentence if the run has other tasks than its settings select.
 
-    A run of matching tasks only may have fewer: that takes the candidate itself to tell.
+    A run of matching tasks only may have fewer. Only the candidate itself shows whether it lacks the right ones.
     """
     absent = left_out(run, refs)
     if absent and not run.settings.get("only_matching"):

@@ -55,7 +55,7 @@ class Journal:
         self._append({"schema": SCHEMA, "header": header})
 
     def add(self, record: Record) -> None:
-        """Append a record. A disk that is full or gone is no end of the run: ``fault`` says what is wrong then."""
+        """Append a record. A full or missing disk does not end the run: ``fault`` then says what is wrong."""
         self._append({"record": record.to_json()})
 
     def _append(self, content: dict[str, Any]) -> None:
@@ -87,7 +87,7 @@ def _journals(folder: Path) -> list[Path]:
 def read(folder: Path) -> tuple[dict[str, Any], list[Record], int]:
     """Return the header and the records of a run's journals, as they were written, and how many lines are not whole.
 
-    The journal of a worker that was lost before it wrote a whole line says nothing. Raises UserError if there is no
+    The journal of a worker that was lost before it wrote a whole line is ignored. Raises UserError if there is no
     journal, or none of this version.
     """
     lines = {path: _lines(path) for path in _journals(folder)}
@@ -143,7 +143,7 @@ def last_records(folder: Path) -> dict[Key, Record]:
 def command_file(folder: Path) -> Path | None:
     """Return the file that has the command line of the run in a folder; None if the user has no home.
 
-    It is not in the folder. That may be another's, and an argument of pytest's can name code to be run.
+    It is not in that folder, which may be another user's: an argument of pytest can name code to be run.
     """
     commands = user_cache("commands")
     name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()
@@ -158,12 +158,12 @@ def remove(folder: Path) -> None:
 
 
 def remove_halves(earlier: Earlier, report_dir: Path) -> None:
-    """Remove the journals of the runs that a whole one has gone on with: nothing is left to go on with.
+    """Remove the journals of the interrupted runs that a complete run has resumed: nothing is left to judge.
 
-    They are ``earlier``, and those of the same header in ``report_dir``, which ``earlier`` may have gone on with.
+    They are ``earlier``, and those of the same header in ``report_dir``, which ``earlier`` may have resumed.
     """
     for folder in {earlier.folder, *(path.parent for path in report_dir.glob(f"*/{PATTERN}"))}:
-        with contextlib.suppress(UserError, OSError):  # another run's that cannot be read, or is read-only
+        with contextlib.suppress(UserError, OSError):  # another run's journal cannot be read, or removed
             header, _records, _cut = read(folder)
             if header == earlier.header:
                 remove(folder)
@@ -236,7 +236,7 @@ def read_interrupted(folder: Path) -> Earlier:
 
 
 def check_same_run(earlier: Earlier, header: Mapping[str, Any]) -> None:
-    """Raise UserError if an interrupted run was of something else than the run that is to go on with it.
+    """Raise UserError if an interrupted run was to judge something else than the run that is to resume it.
 
     ``header`` is the new run's, as :meth:`~pytest_passbench.run.ledger.Ledger.header` makes it.
     """

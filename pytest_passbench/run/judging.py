@@ -30,10 +30,10 @@ class Judge(Protocol):
         """
 
     def environment(self) -> dict[str, Any]:
-        """Return where the run takes place, JSON-ready."""
+        """Return the facts about this machine that results depend on, JSON-ready."""
 
     def noise(self) -> dict[str, Any]:
-        """Return what eager against eager showed of this machine so far, JSON-ready."""
+        """Return this machine's noise as eager against eager has shown it so far, JSON-ready."""
 
     def close(self) -> None:
         """End every process of the judge."""

@@ -39,7 +39,7 @@ _LIMITS = (
     ("-f", resource.RLIMIT_FSIZE, 256 << 20, "the size of a file", " MiB", 1 << 20),
     ("-v", resource.RLIMIT_AS, 4 << 30, "address space", " GiB", 1 << 30),
 )
-"""Each limit: its option of ``ulimit``, its number, the least, its name, and the unit in which it is shown."""
+"""Each limit: its option of ``ulimit``, its number, the least allowed value, its name, the unit that shows it."""
 
 
 def run_seed(text: str | None) -> bytes:
@@ -87,7 +87,7 @@ def open_reference(settings: Settings) -> Candidate | None:
 
 
 def _check_trusted(settings: Settings) -> None:
-    """Check that a trusted run is asked for nothing that it does not do. Raises UserError if it is."""
+    """Raise UserError if a trusted run is asked for something that it does not do."""
     refusals = (
         (settings.against is not None, f"--passbench-against={settings.against}", "measures nothing"),
         (settings.held_out > 0, f"--passbench-held-out={settings.held_out}", "judges no further sizes"),
@@ -146,7 +146,7 @@ class Ledger:
         return {name: {task: self.count(task, name) for task in counts} for name, counts in self.selected.items()}
 
     def add(self, record: Record) -> None:
-        """Take a record in. It replaces one of the same subgraph and candidate, of a test that was run again."""
+        """Add a record. If a test was run again, it replaces the record of the same subgraph and candidate."""
         before = self._records.get(record.key)
         self._left_out[record.key[:2]] += len(record.left_out) - (len(before.left_out) if before is not None else 0)
         self._records[record.key] = record
@@ -169,7 +169,7 @@ class Ledger:
     def missing(self) -> list[tuple[str, str, int, int]]:
         """Return task, candidate, number of records and number expected of every pair that lacks records.
 
-        They crashed, were interrupted, or never started.
+        Such a pair crashed, was interrupted, or never started.
         """
         judged, counts = Counter((task, candidate) for task, candidate, _ in self._records), self._counts()
         pairs = [(task, candidate.name) for candidate in self.candidates for task in self.tasks]
@@ -219,7 +219,7 @@ def _described(candidate: Candidate) -> dict[str, Any]:
 
 
 def check_run(settings: Settings) -> None:
-    """Check that this machine can judge, and that a run can be what its settings ask for. Raises UserError if not."""
+    """Raise UserError if this machine cannot judge, or if a run cannot do what its settings ask for."""
     _check_trusted(settings)
     if sys.platform != "linux":
         raise UserError(f"pytest-passbench judges on Linux only, this is {sys.platform}")
@@ -237,7 +237,7 @@ def check_run(settings: Settings) -> None:
 
 
 def writable(folder: Path) -> None:
-    """Check that reports can be written below ``folder``. Raises UserError if not."""
+    """Raise UserError if reports cannot be written below ``folder``."""
     with writing(folder, "choose another folder with --passbench-report-dir"):
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe-{os.getpid()}"
@@ -258,7 +258,7 @@ def write(report: Report, folder: Path) -> None:
 def write_reports(report: Report, results: Path) -> None:
     """Write a run for people, beside its results file: as Markdown and as a page for a browser.
 
-    They are called ``results.md`` and ``report.html``, or as the results file is if that has another name. Raises
+    They are called ``results.md`` and ``report.html``, or like the results file if that has another name. Raises
     UserError if they cannot be written.
     """
     from pytest_passbench.report import html, markdown
@@ -290,7 +290,7 @@ def fresh_folder(report_dir: Path, started: str, names: Iterable[str]) -> Path:
 def disqualify(records: Sequence[Record]) -> list[Record]:
     """Return the records; those where a disqualified pass matched get the status ``integrity``.
 
-    A pass is known by candidate, pass directory and name. Records of failures stay as they are.
+    Candidate, pass directory and name identify a pass. Records of failures stay as they are.
     """
     caught: dict[tuple[str, str, str], Record] = {}
     for record in records:

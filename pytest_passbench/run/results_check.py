@@ -1,6 +1,6 @@
-"""Checks of a results file's contents: by the published schema, and for values that cannot be.
+"""Checks of a results file's contents: by the published schema, and for impossible values.
 
-The schema is ``results.schema.json`` beside this module. The values are those that scores, merging and plans rest on.
+The schema is ``results.schema.json`` beside this module. Scores, merging and plans depend on the checked values.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NUMBER = {"$ref": "#/$defs/number"}
 
 
 def fault(run: Run) -> str | None:
-    """Return in words the first value that cannot be, with its place; None if there is none."""
+    """Return a text on the first impossible value, with its place; None if there is none."""
     return next(_faults(run), None)
 
 
@@ -127,11 +127,11 @@ def _is_amount(value: float) -> bool:
 
 
 def schema_fault(data: Any) -> str | None:
-    """Return in words the first place of a results file's contents that breaks the schema, None if there is none."""
+    """Return a text on the first part of a results file's contents that breaks the schema; None if there is none."""
     error = next(_validator().iter_errors(data), None)
     if error is None:
         return None
-    while error.context:  # of several forms that a value may have, the last one is that of a value that is there
+    while error.context:  # if a value may be null, its other form comes last in the schema
         error = error.context[-1]
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
     place = "".join(steps).removeprefix(".")  # as records[3].arm.status
@@ -154,7 +154,7 @@ def _validator() -> Validator:
 
 
 def _violation(error: ValidationError) -> str:
-    """Return what is wrong, the value shortened: the library's own sentence quotes all of it."""
+    """Return what is wrong, with the value shortened: the library's own sentence quotes the whole value."""
     expected = error.validator_value
     match error.validator:
         case "required" | "additionalProperties":

@@ -1,4 +1,4 @@
-"""``results.json``: written at once or not at all, and read with one clear message for a file that is not ours."""
+"""``results.json``: written at once or not at all, and read with one clear message for any other file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def load(path: Path) -> Any:
 def parse(data: Any, path: Path) -> Run:
     """Return the run in ``data``, which was read from ``path``.
 
-    Raises UserError for data of another form than the published schema's, and for values that cannot be.
+    Raises UserError for data of another form than the published schema's, and for impossible values.
     """
     try:
         from pytest_passbench.run import results_check

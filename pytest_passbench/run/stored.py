@@ -80,9 +80,9 @@ def read(path: Path) -> tuple[Path, Run]:
 
 
 def matching(path: Path, before: Run, names: Iterable[str]) -> dict[str, str]:
-    """Return the earlier run's candidate for each of ``names``: the only one for the only one, else by name.
+    """Return the earlier run's candidate for each of ``names`` that has one, by name.
 
-    Raises UserError if there is none for any.
+    If both runs have a single candidate, these match whatever their names. Raises UserError if none has one.
     """
     now, then = list(names), before.names
     if len(now) == len(then) == 1:
@@ -133,7 +133,7 @@ def stored(then: Record, now: Record) -> Stored:
 
 
 def confirmed(record: Record, confirmation: Record) -> Record:
-    """Return a record with its confirming measurement; that of a wrong answer is the record from now on."""
+    """Return a record with its confirming measurement, or the confirming record if its answer is wrong."""
     assert record.stored is not None
     if confirmation.judged and not confirmation.correct:
         return replace(confirmation, stored=record.stored)

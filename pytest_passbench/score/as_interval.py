@@ -1,7 +1,7 @@
 """The interval of AS, and that of the ratio of two AS, from the intervals of the speed-ups (docs/board.md).
 
-AS is a weighted product, so its logarithm is a sum with one term for each subgraph. The term is a weighted mean over
-t: of the log of what the subgraph counts at t. It is divided by the task's number of subgraphs and by the number of
+AS is a weighted product, so its logarithm is a sum with one term for each subgraph. The term is the weighted mean
+over t of the log of what the subgraph counts at t, divided by the task's number of subgraphs and by the number of
 tasks. Each term is computed at the ratio and at both ends of its interval. The errors of subgraphs are independent,
 so half-widths add as the root of the sum of squares. Errors that all subgraphs may share are added in full. What a
 failure counts has no error.
@@ -33,8 +33,8 @@ _STEP = 1e-3  # in logs, for the slope of a term
 class Term:
     """The logarithm of what a subgraph counts in AS, with the half-widths that measuring leaves.
 
-    ``slope`` is how much of a common error of all speed-ups (in logs) the term has: 1 if its speed counts at every
-    t, 0 for a failure.
+    ``slope`` is the share of a common error of all speed-ups (in logs) that the term takes: 1 if its speed counts at
+    every t, 0 for a failure.
     """
 
     log: float
@@ -64,7 +64,7 @@ def eager_terms(like: Terms) -> Terms:
 
 
 def mean_terms(parts: Sequence[Terms]) -> Terms:
-    """Return the mean of each subgraph's terms in several runs. Errors of runs are taken for independent."""
+    """Return the mean of each subgraph's terms in several runs. The runs' errors are assumed to be independent."""
     if len(parts) == 1:
         return parts[0]
     groups: dict[str, dict[str, list[Term]]] = {}
@@ -81,7 +81,7 @@ def _mean(same: Sequence[Term]) -> Term:
 
 
 def score(row_terms: Terms, shared: float) -> Interval:
-    """Return AS with its interval. ``shared`` is the log of what all speed-ups may be off by together."""
+    """Return AS with its interval. ``shared`` is the error (log) that all speed-ups may share."""
     every = [(1.0 / len(row_terms) / len(group), term) for group in row_terms.values() for term in group.values()]
     slope = sum(share * term.slope for share, term in every)
     down = hypot(*(share * term.down for share, term in every)) + shared * slope
@@ -123,7 +123,7 @@ class Contrast:
 def contrast(upper: Terms, lower: Terms, shared: float, comparisons: int) -> Contrast | None:
     """Return how the AS of ``upper`` compares with that of ``lower``; None if they have no subgraph in common.
 
-    ``shared`` is the log of what all speed-ups of one may be off by against those of the other. The interval is
+    ``shared`` is the error (log) that all speed-ups of one row may share against those of the other. The interval is
     widened, after Bonferroni, so that with 95 % all of ``comparisons`` intervals are right together.
     """
     both = {task: sorted(group.keys() & lower[task].keys()) for task, group in upper.items() if task in lower}
@@ -176,6 +176,6 @@ def _log_worth(item: Judged, settings: ScoreSettings) -> float:
 
 
 def _bonferroni(comparisons: int) -> float:
-    """Return by how much wider an interval is at 95 % for all of some comparisons together, in the normal law."""
+    """Return the factor by which normal intervals are wider if 95 % holds for all ``comparisons`` together."""
     quantile = NormalDist().inv_cdf
     return quantile(1.0 - 0.025 / max(1, comparisons)) / quantile(0.975)

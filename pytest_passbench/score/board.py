@@ -108,8 +108,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def tasks_of(run: Run, candidate: str, criterion: Criterion = "ladder") -> dict[str, list[Judged]]:
     """Return a candidate's subgraphs by task, as many as were selected, under a criterion.
 
-    Those without a record count as not judged. Those that the harness failed to judge are left out, and tasks of
-    which none is left.
+    Subgraphs without a record count as not judged. Those that the harness failed to judge are left out, and so are
+    tasks that then have no subgraph.
     """
     beside = {record.task: record for record in run.records}
     tasks: dict[str, list[Judged]] = {}
@@ -139,10 +139,10 @@ def baseline_of(run: Run, name: str, criterion: Criterion = "ladder") -> dict[st
 
 
 def metric(run: Run, candidate: str, name: str, criterion: Criterion | None = None) -> float | None:
-    """Return the figure that a gate compares: ``AS``, ``correct`` and ``fast1`` (shares in 0 .. 1) or ``gmean``.
+    """Return the score that a gate compares: ``AS``, ``correct`` and ``fast1`` (shares in 0 .. 1) or ``gmean``.
 
-    It is that of the run's criterion, if none is given. It is None if a speed was not measured or nothing was
-    judged. Raises UserError for another name.
+    ``criterion`` is the run's if none is given. The score is None if a speed was not measured or nothing was judged.
+    Raises UserError for another name.
     """
     scores_row = row(candidate, tasks_of(run, candidate, criterion or run.criterion), run.score_settings)
     match name:

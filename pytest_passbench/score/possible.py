@@ -1,7 +1,7 @@
 """The share of the possible: how much of what a subgraph could gain over eager was gained (docs/scores.md).
 
-It is shown for each class of subgraphs: the kind of operator that decides how fast one can be. A class goes by the
-names in a task's ``ops`` alone, since a results file has no graphs.
+It is shown for each class of subgraphs: the kind of operator that decides how fast one can be. A class follows from
+the names in a task's ``ops`` alone, since a results file has no graphs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pytest_passbench.score.es import speed_at
 from pytest_passbench.score.subgraph import Judged
 
 CLASSES = ("convolution", "product", "scan", "pool", "index", "reduction", "elementwise", "layout")
-"""The classes. A subgraph is of the first one that an operator of it is of: a convolution decides over all else."""
+"""The classes. A subgraph has the first class in this order that any of its operators has."""
 _NAMES = {
     "product": """
         addbmm addmm addmv baddbmm bilinear bmm cdist chain_matmul dot einsum gru inner linalg_multi_dot linear lstm
@@ -50,7 +50,7 @@ _NAMES = {
 }
 _CLASS_OF = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 LEAST_HEADROOM = 1.5
-"""Subgraphs with less are left out: an error of 10 % in a head-room of 1.5 moves the share by a fourth of itself."""
+"""Smaller head-rooms are left out: an error of 10 % in a head-room of 1.5 changes the share by a fourth of itself."""
 ALL = "all"
 """The name of all classes together."""
 
@@ -70,7 +70,7 @@ def _class(operator: str) -> str:
 
 @dataclass(frozen=True)
 class Possible:
-    """The share of the possible of some subgraphs: the median, and of how many. None means: of none."""
+    """The share of the possible of some subgraphs: the median (None without any), and their number."""
 
     share: float | None
     subgraphs: int

@@ -62,7 +62,7 @@ TO_REFERENCE = Looks((6, 8, 12, 16, 32, 48), nominal=0.0112, equivalence=0.0241,
 FIRST_LOOK = TO_EAGER.pairs[0]
 #: Fewer pairs, of a measurement that was cut short, have no interval and no verdict: two may be equal by chance.
 ENOUGH_PAIRS = 4
-#: A single look, at a ratio on which nothing rests. So the errors are those of plain intervals.
+#: A single look, at a ratio that no score and no gate uses. So the errors are those of plain intervals.
 ONE_LOOK = Looks((ENOUGH_PAIRS,), nominal=0.05, equivalence=0.1, half_width=0.01)
 
 

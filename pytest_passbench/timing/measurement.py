@@ -102,7 +102,7 @@ class Arms:
         return estimate(self._whole(name))
 
     def greatest_whole_ratio(self, name: str) -> float:
-        """Return the greatest ratio of a single pair, from the same rounds and times as :meth:`whole_ratio`."""
+        """Return the greatest geometric mean ratio of a pair, from the rounds and times of :meth:`whole_ratio`."""
         return math.exp(max(fmean(values) for values in self._whole(name)))
 
     def _whole(self, name: str) -> list[list[float]]:

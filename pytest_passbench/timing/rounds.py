@@ -11,7 +11,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-MAX_STOLEN = 0.01  # of a block's time, by a hypervisor
+MAX_STOLEN = 0.01  # share of a block's time for which others had its core
 MAX_NEW_PAGES = 4  # few small pages cost little; a huge page, 512 of them, costs as much as a block or more
 
 #: Blocks of this length keep the cost of stopping and continuing a runner near 2 %. Longer ones would more often be
@@ -21,7 +21,7 @@ BLOCK_SECONDS = 0.5e-3
 #: one machine and 200 us on another. Blocks are made longer, up to so many times, until waking is at most this share
 #: of each arm's block.
 WAKING_SHARE, MAX_LONGER = 0.1, 4
-SHORT_CALL_SECONDS = 1e-3  # of which one alone does not tell how much of it is waking
+SHORT_CALL_SECONDS = 1e-3  # a single call shorter than this does not show how much of it is waking
 MIN_BLOCK_SHARE = 0.7  # of the length that is wanted: blocks that have it are long enough
 #: Seconds of timed blocks per pair, both arms, if the blocks agree. The rest of the spread is then that of the
 #: processes, which more blocks do not reduce.
@@ -125,7 +125,7 @@ def awake_seconds(single: Mapping[str, float], several: Mapping[str, float], cal
     """Return how long a block of the slowest arm has to be for waking to be :data:`WAKING_SHARE` of each arm's.
 
     ``single`` has the seconds of an arm's block of one call, ``several`` those per call of a block of ``calls`` (two
-    or more). What a single call takes longer than each further one is the waking. All are seconds.
+    or more). Waking is the time by which a single call takes longer than each further one. All are seconds.
     """
     pace, needed = dict[str, float](), 0.0
     for arm, per_call in several.items():
@@ -173,7 +173,7 @@ class Disturbance:
 def disturbed(noise: Disturbance) -> bool:
     """Return True if others disturbed a block.
 
-    The signs are a switch to another process, more than the share :data:`MAX_STOLEN` of its time, or more
+    The signs are a switch to another process, more than the share :data:`MAX_STOLEN` of its time stolen, or more
     than :data:`MAX_NEW_PAGES` new pages. The cost of new pages depends on the machine. Only these counts decide,
     never the measured time: that would be dropping outliers.
     """

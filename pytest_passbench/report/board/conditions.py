@@ -1,8 +1,8 @@
 """The conditions of a run: two runs with the same ones can stand on one board, and no others.
 
 Conditions are what decides a score besides the candidate: the tasks, the device, how passes are applied and what they
-may do, how strictly is judged, and the parameters of the scores. The rest of the settings says what was shown, where
-results went, or how long was measured, which the intervals show.
+may do, how strictly answers are judged, and the parameters of the scores. The other settings say what was shown,
+where results were written, or how long a run measured, which the intervals show.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pytest_passbench.core.settings import ScoreSettings, Settings, same_in
 
 ALWAYS = ("device", "pipeline", "policy", "threads")  # mentioned even if they are the defaults, and first
 _USUAL = {name: getattr(Settings, name) for name in (*ALWAYS, *same_in("board")) if name != "score"}
-"""The settings that two runs must share. A file without one was written before the option was: the default counts."""
+"""The settings that two runs must share, with their defaults. A file without one is older than the option."""
 
 _UNKNOWN = "unknown"
 
@@ -32,7 +32,7 @@ class RunFile:
 
 @dataclass(frozen=True)
 class ComparableRuns:
-    """Runs of the same conditions. ``apart`` says why they are not on the board before, in words."""
+    """Runs of the same conditions. ``apart`` says in words why they are not on an earlier board."""
 
     conditions: Mapping[str, str]
     sources: tuple[RunFile, ...]

@@ -35,7 +35,7 @@ TEXTS = ("alike", "real")
 
 
 def render(boards: Sequence[Board], folder: Path | None = None) -> str:
-    """Return the page. Its links to reports and results are relative to ``folder``; without one there are none."""
+    """Return the page. Its links to reports and results are relative to ``folder``; without one it has none."""
     return pages.render(
         "board.html",
         TITLE,
@@ -71,13 +71,13 @@ def _sorted_by(header: str, cell: str) -> str:
 
 
 def _about(row: RankedRow) -> str:
-    """Return what tells a row from others of its name: its content, its newest run, and how many runs it has."""
+    """Return what distinguishes rows of one name: the candidate's content, its newest run, and its number of runs."""
     runs = f"{len(row.each)} runs: AS {texts.spread(row)}" if len(row.each) > 1 else ""
     return ", ".join(filter(None, [row.content, when(row), runs]))
 
 
 def _links(row: RankedRow, folder: Path | None) -> list[tuple[str, str]]:
-    """Return the files of a row's newest run that lie beside each other: their names for people, and their paths."""
+    """Return the label and the URL of the report and the results of a row's newest run, as far as they exist."""
     if folder is None or not row.path:
         return []
     path = Path(row.path)
@@ -98,8 +98,8 @@ def _charts(board: Board, index: int) -> list[tuple[str, Markup]]:
 def write(boards: Sequence[Board], folder: Path) -> list[Path]:
     """Write ``es-curves`` and ``forest`` of each board as SVG and PDF, and return the files.
 
-    Of several boards the second one's are called ``es-curves-2``. Raises UserError if the folder cannot be written
-    to.
+    The files of a second board are called ``es-curves-2`` and so on. Raises UserError if the folder cannot be
+    written to.
     """
     paths = []
     with writing(folder, "choose another folder, one that you may write to"):

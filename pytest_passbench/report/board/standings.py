@@ -26,10 +26,10 @@ Real = Literal["yes", "no", "unresolved"]
 EAGER = "eager"
 KINDS: dict[Kind, str] = {"candidate": "", "baseline": "baseline", "eager": "reference"}
 BETWEEN_RUNS = 0.12
-"""The most that two runs of the same candidate differed by on one machine: benchmarks/LOG.md, "From day to day"."""
+"""The largest difference of a candidate's runs on one machine, a share (benchmarks/LOG.md, "From day to day")."""
 
 DELTA = 0.02
-"""The difference that counts as none if a run does not say its own (``noise.delta``)."""
+"""The difference (a share) that counts as none if a run does not state one (``noise.delta``)."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Gap:
 class RankedRow:
     """A row of the board. Shares are in 0 .. 1; None means: not available. ``as_`` has the interval of measuring.
 
-    One content that was judged in several whole runs is one row of all of them: ``each`` has the AS of each run, in
-    the order of time. ``started``, ``path`` and the counts are those of the newest.
+    Several complete runs that judged the same content have one row: ``each`` has the AS of each run, in the order of
+    time. ``started``, ``path`` and the counts are those of the newest.
     """
 
     name: str
@@ -109,7 +109,7 @@ class _Judgement:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """A key that judgements of one row share. One in which subgraphs are missing has a row of its own."""
+        """A key that judgements of one row share. A judgement that lacks subgraphs has a row of its own."""
         missing = any(item.status == NOT_JUDGED for group in self.agreeing.values() for item in group)
         apart = self.source.run.digest if missing or self.terms is None else ""
         return self.kind, self.name, self.content, apart
@@ -117,7 +117,7 @@ class _Judgement:
 
 @dataclass(frozen=True)
 class _UnrankedRow:
-    """A row before it has its place: its terms of AS, and what its runs say of noise. Eager's has no run."""
+    """A row before it has its place: its terms of AS, and what its runs say of noise. Eager's row has no run."""
 
     row: RankedRow
     terms: Terms | None

@@ -27,7 +27,7 @@ from pytest_passbench.score.interval import Interval
 from pytest_passbench.score.possible import ALL, CLASSES
 
 SPARE = ("runs", "subgraphs", "fast_1 %", "AS (fp64)", "correct (fp64) %", "G-Mean", POSSIBLE)
-"""The columns that a narrow terminal does without, in the order in which it leaves them out."""
+"""The columns that a narrow terminal leaves out, in this order."""
 
 COLUMNS = {
     "AS": "a score for all t together; eager's is 1, and one near 1 is easy to reach",
@@ -55,7 +55,7 @@ ABOUT = "Best AS first, with the 95 % interval that measuring leaves. " + " ".jo
 TITLE = "PassBench board"
 
 EFFORT = ("samples", "turns", "attempts", "tokens")
-"""What a model's answers took, as a results file has it."""
+"""The names of the amounts that a model's answers took, as a results file has them."""
 
 
 def text(boards: Sequence[Board], width: int = 100) -> str:
@@ -231,7 +231,7 @@ def details(board: Board) -> list[Table]:
 
 
 def narrow(table: Table, board: Board) -> Table:
-    """Return a table of all rows without their runs, whose times are with the names if names are repeated."""
+    """Return a table without the columns of runs and contents. If names are repeated, they have the runs' times."""
     repeated = len({row.name for row in board.rows}) < len(board.rows)
     names = [label(row) if repeated else name(row) for row in board.rows]
     rows = tuple((label_text, *cells[1:]) for label_text, cells in zip(names, table.rows, strict=True))

@@ -22,7 +22,7 @@ NAME = "report.html"
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_PAGE_BYTES = 2_900_000
 AMOUNTS = ((400, 4000), (250, 2000), (120, 1000), (60, 500), (0, 250))
-"""Rounds of a subgraph, and characters of a text, that are shown at most: the first with which the page is small."""
+"""The most rounds of a subgraph, and characters of a text, that are shown: the first pair that makes the page fit."""
 
 
 def page(report: Report) -> str:

@@ -1,6 +1,6 @@
 """The values of the page's template: its verdicts, a sentence or two for each candidate, and the rows of its tables.
 
-Those are of tasks, one for each candidate, of findings, and of how subgraphs end.
+The tables show tasks (a row for each candidate), findings, and how subgraphs end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FAILED = "✕"
 
 
 def values(report: Report, tasks: Sequence[TaskRow]) -> dict[str, Any]:
-    """Return the values of the page's template, by name. The style, the script and the data come on top."""
+    """Return the values of the page's template, by name, without the style, the script and the data."""
     run = report.run
     curves = charts.es_curves(report.curves, es.ladder(run.score_settings.interpretation))
     names = ", ".join(run.names) or "no candidate"
@@ -139,9 +139,9 @@ def verdict_on(run: Run, candidate: str, tasks: Sequence[TaskRow]) -> Verdict:
 
 
 def _lead(interval: Interval | None, right: int, total: int) -> tuple[str, str]:
-    """Return what came out, in words that follow the candidate's name, and its class in the style.
+    """Return the verdict in words that follow the candidate's name, and its class in the style sheet.
 
-    How many answers are right comes before how fast they are, unless all of them are.
+    Unless all answers are right, the number of right ones comes before their speed.
     """
     if not right:
         return "has no correct answer" if total else "was not judged", "failed"
@@ -184,7 +184,7 @@ class TaskRow:
 
     @property
     def held_out(self) -> str:
-        """At how many of the further sizes its answers are right."""
+        """The number of further sizes at which its answers are right, and that of all, as text."""
         return tables.held_out_share(self.records)
 
     @property
@@ -288,7 +288,7 @@ class FindingRow:
 
 
 def findings(tasks: Sequence[TaskRow]) -> list[FindingRow]:
-    """Return all findings, violations first; those that say the same of several subgraphs are one."""
+    """Return all findings, violations first. Equal findings on several subgraphs are one row."""
     places_by_finding: dict[tuple[str, str, str, str, str, str], list[tuple[str, str]]] = {}
     for task in tasks:
         for record in task.records:

@@ -28,7 +28,7 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 LEVELS = len(ALPHABET) ** 2
 """The number of different values that a packed round can have, between the least and the greatest of its subgraph."""
 
-MAX_MISSES = 4  # causes for which no pass matched, nearest first
+MAX_MISSES = 4  # causes why no pass matched, nearest first
 
 
 class Texts:
@@ -49,7 +49,7 @@ class Texts:
 
 
 def shortened(text: str, limit: int) -> str:
-    """Return a text made printable, without what lies between its ends if it is too long."""
+    """Return a text made printable. If it is longer than ``limit``, its middle is left out."""
     safe = printable(text[: 50 * limit], LINES)
     if len(safe) <= limit:
         return safe
@@ -58,7 +58,7 @@ def shortened(text: str, limit: int) -> str:
 
 
 def details(records: Iterable[Record], rounds: int, characters: int) -> dict[str, Any]:
-    """Return the data on these subgraphs, JSON-ready: so many rounds of each at most, and characters of a text."""
+    """Return JSON-ready data on these subgraphs, with at most ``rounds`` of each and ``characters`` of a text."""
     texts = Texts(characters)
     rows = [_row(record, texts, rounds) for record in records]
     return {"columns": COLUMNS, "rows": rows, "texts": texts.all, "alphabet": ALPHABET}

@@ -18,8 +18,8 @@ FOLDER = Path(__file__).parent
 def environment(folder: Path) -> Environment:
     """Return the environment of the templates in a folder.
 
-    A text is escaped, and all its characters are spelt out that could hide or reorder others. A value that is missing
-    is an error.
+    Texts are escaped, and characters that could hide or reorder others are spelt out. A value that is missing is an
+    error.
     """
     templates = Environment(
         loader=FileSystemLoader(folder),
@@ -45,7 +45,7 @@ def render(template: str, title: str, script: str = "", **values: Any) -> str:
 
 
 def with_sorting(path: Path) -> str:
-    """Return a page's script behind that of tables that can be sorted."""
+    """Return the script of sortable tables, followed by a page's own script."""
     return "".join(file.read_text(encoding="utf-8") for file in (FOLDER / "sorting.js", path))
 
 
