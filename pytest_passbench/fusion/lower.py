@@ -190,7 +190,7 @@ class Lowering:
         return x
 
     def bf16_rounded(self, x: Expression, dtype: torch.dtype) -> Expression:
-        """Return an expression, rounded if the dtype is bfloat16: eager rounds between two steps in that dtype alone."""
+        """Return an expression, rounded if the dtype is bfloat16: in that alone eager rounds between two steps."""
         if self.generic is not None and dtype == self.generic:
             return self.apply("bf16_rounded<T>({0})", x)
         return self.rounded(x, dtype) if dtype == torch.bfloat16 else x
