@@ -67,7 +67,7 @@ def run_command(*command: str) -> CommandOutput | None:
 
 @dataclass(frozen=True)
 class MachineProbe:
-    """The source of what the checks read. ``pause`` waits between two samples of counters, and returns its seconds."""
+    """The source of what the checks read. ``pause`` waits between two samples of counters; it returns its seconds."""
 
     root: Path = Path("/")
     command: Callable[..., CommandOutput | None] = run_command

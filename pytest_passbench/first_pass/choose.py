@@ -27,7 +27,7 @@ class RequestedRun:
 
 
 class Choice:
-    """The chosen part of a form. ``reasons`` say why calls are left to eager, ``other`` why the rest is."""
+    """The chosen part of a form. ``reasons`` has, by call, why it is left to eager; ``other`` is for other calls."""
 
     def __init__(
         self, where: str, form: GraphForm, candidates: Iterator[Part], reasons: dict[Node, str], other: str

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class FusedKernel:
-    """The nests for some matches of a part. ``trace`` has their sizes by column: a match, or one at other sizes.
+    """The nests for some matches of a part. ``trace`` has sizes for each column: a match, or a match at other sizes.
 
     ``orders`` has the order of dimensions in memory of each tensor argument, or None if it does not lie densely.
     ``holes`` has the values of each further argument by column, ``varying`` the tensors of the generic dtype.

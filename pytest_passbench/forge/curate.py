@@ -57,7 +57,7 @@ MAX_MAGNITUDE = 1e4
 
 @dataclass(frozen=True)
 class CuratedInstances:
-    """The instances of a task, why others were refused (``rule: text``), and the places of its sequence."""
+    """The instances of a task, why others were refused (``rule: text``), and how often the sequence occurs."""
 
     instances: list[Instance]
     refusals: list[str]

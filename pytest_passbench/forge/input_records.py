@@ -22,7 +22,7 @@ FLOOR, FLOOR_SPREADS = 0.05, 2.0
 A smaller mean gets no floor: about half of the values would be clamped to it.
 """
 MAX_MAGNITUDE = 1e4
-"""A number of at least this size fills a mask. If a mean or minimum is one, the input gets the statistics MASK."""
+"""A number of this magnitude or more fills a mask. An input with such a mean or minimum gets the statistics MASK."""
 MASK = (-2.0, 2.0)  # mean and standard deviation
 
 

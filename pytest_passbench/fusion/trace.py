@@ -150,7 +150,7 @@ def trace(
     An input is a tensor, a number, or a tuple of these; the trace's inputs are the tensors among them, in order.
     With ``overwrite``, a call in place on an input gives a new tensor, and the input keeps its values.
     A ``recorder`` may be given. The function then sets its ``name`` to that of the value that it computes.
-    Raises Unsupported for a computation that needs values, or without ``overwrite`` writes to an input.
+    Raises Unsupported for a computation that needs values, or that writes to an input without ``overwrite``.
     """
     twins = pytree.tree_map_only(torch.Tensor, twin, list(inputs))
     recorder = recorder or Recorder(overwrite)

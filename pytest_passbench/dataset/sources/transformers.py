@@ -186,7 +186,7 @@ def set_activation(config: Any, activation: str) -> bool:
 def inputs(model: torch.nn.Module, variant: Variant) -> dict[str, Any]:
     """Return random inputs for ``model.forward``. A size in pixels or samples takes the place of a text's length.
 
-    A language model that takes images or sound too gets text alone: the tokens would have to fit them.
+    A language model that takes images or sound too gets text alone: the text would need tokens for them.
     """
     values = _all_inputs(model, variant)
     if "input_ids" in values and any(hasattr(model.config, name) for name in OTHER_TOKENS):
