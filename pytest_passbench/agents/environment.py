@@ -70,7 +70,7 @@ class AnswerJournal:
         return Outcome.from_run(run) if run.untouched else None
 
     def add(self, files: Mapping[str, str], task: Task, outcome: Outcome) -> None:
-        """Keep an answer's outcome, unless the machine failed at a part of it. Raises UserError if it cannot be written."""
+        """Keep an answer's outcome, unless the machine failed at a part. Raises UserError if writing fails."""
         if not outcome.interrupted and all(record.judged for record in outcome.records):
             results_file.write_file(self._path(files, task), outcome)
 

@@ -26,7 +26,7 @@ _INTEGER = re.compile(r"(?<![\w.])(?<!e[-+])(?<!E[-+])\d+(?![\w.])")
 _POWERS = ((1, 0), (0, 1), (1, 1), (0, 2), (1, 2))
 """The powers of batch and size that an integer may depend on. The size's square is for the patches of an image."""
 MAX_DRAWS = 2000  # random points that are tried for one subgraph
-MAX_REFUSED = 6  # drawn sizes of a subgraph at which a candidate cannot be judged
+MAX_REFUSED = 6  # drawn sizes of a subgraph at which eager fails or a null answer passes
 MOST = 2  # up to 2 times the largest recorded batch, size and input elements; down to half of the smallest
 
 
