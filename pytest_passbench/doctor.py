@@ -1,7 +1,7 @@
 """Properties of this machine that hurt timings or the sandbox, each with its remedy. Imports no torch.
 
-The checks are of the processor, of other work on the machine, and of what the sandbox, and the judge's view into it,
-need of the kernel. They look at files under a root and at commands. Tests put others in their place.
+The checks are of the processor, of other work on the machine, and of the kernel features that the sandbox needs, and
+that the judge needs to look into it. They read files under a root, and run commands. Tests replace both.
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ def run_command(*command: str) -> CommandOutput | None:
 
 @dataclass(frozen=True)
 class MachineProbe:
-    """The source of all that the checks read. ``pause`` waits between two samples of counters, and returns its
-    seconds.
-    """
+    """The source of what the checks read. ``pause`` waits between two samples of counters; it returns its seconds."""
 
     root: Path = Path("/")
     command: Callable[..., CommandOutput | None] = run_command
@@ -106,9 +104,7 @@ def _pause(seconds: float) -> float:
 
 
 def cpu_list(text: str) -> list[int]:
-    """Return the CPUs of the kernel's list form: "0-3,8" is [0, 1, 2, 3, 8]. Parts that are not numbers are left
-    out.
-    """
+    """Return the CPUs of the kernel's list form: "0-3,8" is [0, 1, 2, 3, 8]. Parts without numbers are left out."""
     result: list[int] = []
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
@@ -146,7 +142,7 @@ def turbo(machine: MachineProbe) -> Check:
 
 
 def siblings(machine: MachineProbe) -> Check:
-    """Check that no two logical CPUs share a core: a neighbour then halves a runner's speed."""
+    """Check that no two logical CPUs share a core: work on one can halve the speed of a runner on the other."""
     paths = machine.glob(f"{_CPU}/cpu[0-9]*/topology/thread_siblings_list")
     groups = sorted({tuple(cpu_list(machine.read(path) or "")) for path in paths})
     if not groups:
@@ -204,7 +200,7 @@ def load(machine: MachineProbe) -> Check:
 
 
 def busy(machine: MachineProbe) -> Check:
-    """Find other processes that use more than a fifth of a core just now: spinning threads and running jobs alike."""
+    """Find other processes that use more than a fifth of a core now, whether their threads compute or spin."""
     before = _process_ticks(machine)
     seconds = machine.pause()
     after = _process_ticks(machine)
@@ -265,14 +261,14 @@ def quota(machine: MachineProbe) -> Check:
 
 
 def _groups(machine: MachineProbe, controller: str) -> list[str]:
-    """Return our control group of a controller ("" for version 2) and all its parents, outermost first."""
+    """Return this process's control group of a controller ("" for version 2) and its parents, outermost first."""
     for line in (machine.read("proc/self/cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
         names, _, path = rest.partition(":")
         if controller in names.split(","):
             parts = [part for part in path.split("/") if part not in ("", "..")]
             return ["/".join(parts[:count]) for count in range(len(parts) + 1)]
-    # Inside a container the path may be the host's; the mounted root is then our own group.
+    # Inside a container the path may be the host's; the mounted root is then this process's group.
     return [""]
 
 
@@ -371,9 +367,7 @@ _CHECKS = (
 
 
 def summary(machine: MachineProbe | None = None) -> list[Check]:
-    """Return every check's finding, in a fixed order. It takes about 0.3 s, and never raises for facilities that
-    are missing.
-    """
+    """Return every check's finding, in a fixed order, in about 0.3 s. Missing files and commands raise no error."""
     where = machine if machine is not None else MachineProbe()
     return [result for check in _CHECKS if (result := check(where)) is not None]
 

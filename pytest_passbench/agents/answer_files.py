@@ -14,7 +14,7 @@ from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.plurals import counted
 
 MAX_FILES, MAX_CHARACTERS, MAX_PATH, MAX_PARTS = 32, 100_000, 200, 6
-"""Bounds of an answer: its files, the characters of all of them, those of a path, and its parts."""
+"""Bounds of an answer: its files, the characters of all of them, and the characters and the parts of a path."""
 
 ANSWER_FORM = """\
 Answer with all files. Before each file stands a line with its path alone, for example fused.py; then comes its text
@@ -54,7 +54,7 @@ class AnswerFiles:
         return name
 
     def read(self, path: object) -> str:
-        """Return a file's text. Raises UserError if there is none of this path."""
+        """Return a file's text. Raises UserError if there is no file of this path."""
         name = _checked(path)
         if name not in self._texts:
             raise UserError(f"there is no file {name}", remedy="list_files names those that there are")
@@ -71,7 +71,7 @@ class AnswerFiles:
 
 
 def _checked(path: object) -> str:
-    """Return a path in plain form. Raises UserError if it leads out of the folder, or is none."""
+    """Return a path in plain form. Raises UserError if it is no path, or leads out of the folder."""
     if not isinstance(path, str) or not path.isprintable() or len(path) > MAX_PATH:
         raise UserError(f"{abbreviated(path, 60)} is no path of a file", remedy="for example fused.py")
     pure = PurePosixPath(path)

@@ -49,17 +49,17 @@ class JudgedAttempt:
 
 
 class AnswerJournal:
-    """A folder of results files, named by what they are of: the task, the answer, and the judge's own code.
+    """A folder of results files. The name of a file has a hash of the task, the answer, and the judge's own code.
 
-    So an answer is judged once, however often a run begins, and no model tries its luck: the same answer to the same
-    task has one result, not the best of several.
+    So an answer is judged once, however often a run begins. No model gains by repeating an answer: the same answer to
+    the same task has one result, not the best of several.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def outcome(self, files: Mapping[str, str], task: Task) -> Outcome | None:
-        """Return the outcome of an answer, None if it has none here or only a file that was damaged."""
+        """Return the outcome of an answer, or None if the folder has none, or one that is damaged or was changed."""
         path = self._path(files, task)
         if kind_of(path) is None:
             return None
@@ -70,7 +70,7 @@ class AnswerJournal:
         return Outcome.from_run(run) if run.untouched else None
 
     def add(self, files: Mapping[str, str], task: Task, outcome: Outcome) -> None:
-        """Keep the outcome of an answer, unless the machine failed at a part of it. Raises UserError if it can't."""
+        """Keep an answer's outcome, unless the machine failed at a part. Raises UserError if writing fails."""
         if not outcome.interrupted and all(record.judged for record in outcome.records):
             results_file.write_file(self._path(files, task), outcome)
 
@@ -83,7 +83,7 @@ class AnswerJournal:
 def call_tool(environment: PassEnvironment, tool: str, arguments: Any) -> str:
     """Call one of :data:`TOOLS` by its name, with its arguments by theirs, and return its text.
 
-    Raises UserError for a name or arguments that are no tool's, and TurnLost if the judge is closed.
+    Raises UserError for an unknown tool or wrong arguments, and TurnLost if the judge is closed.
     """
     if tool not in TOOLS:
         raise UserError(f"no tool {abbreviated(tool, 80)}: one of {', '.join(TOOLS)}")
@@ -198,7 +198,7 @@ class PassEnvironment:
         return process_judge() if self._judge is None else self._judge
 
     def _observed(self, action: Callable[[Task], str], cut: bool = True) -> str:
-        """Return what a tool says. A mistake is one message."""
+        """Return a tool's text: that of the action, cut if ``cut``, or one message for a mistake."""
         try:
             if self._task is None:
                 raise UserError("there is no task yet", remedy="reset the environment first")

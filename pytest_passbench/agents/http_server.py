@@ -1,4 +1,4 @@
-"""A service over HTTP, by the standard library. Every request needs the token, and is answered once."""
+"""A service over HTTP, with the standard library. Every request needs the token, and gets one answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pytest_passbench.core.rejected import Rejected
 MAX_HEAD_BYTES, MAX_BODY_BYTES = 16 << 10, 1 << 20
 MAX_CONNECTIONS = 128
 LINGER_SECONDS, LINGER_BYTES, LINGER_PIECE = 2.0, 16 << 20, 1 << 16
-"""What is read of a refused request's body, in pieces, before its connection is closed."""
+"""For how long, and how much of, a refused request's body is read, in pieces, before its connection is closed."""
 HEAD_SECONDS = 10.0  # for the first request line and its headers, until a client has shown the token
 READ_SECONDS = 30.0  # for later ones, for each piece of a body, and for an answer to be taken
 
@@ -34,7 +34,7 @@ READ_SECONDS = 30.0  # for later ones, for each piece of a body, and for an answ
 class EnvironmentServer(ThreadingHTTPServer):
     """A server of environments on a host and a port; port 0 is any that is free. A thread serves each connection.
 
-    Connections beyond the most are closed at once. Raises UserError if the address cannot be listened on.
+    Connections beyond MAX_CONNECTIONS are closed at once. Raises UserError if it cannot listen there.
     """
 
     daemon_threads = True
@@ -57,7 +57,7 @@ class EnvironmentServer(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def knows(self, authorization: str) -> bool:
-        """Return True if a header has the token; how long that takes does not depend on it."""
+        """Return True if a header has the token. The time that this takes does not depend on the token."""
         return hmac.compare_digest(authorization.encode("utf-8", "surrogateescape"), b"Bearer " + self._token)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -75,7 +75,7 @@ class EnvironmentServer(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Leave a client that has gone without a word."""
+        """Report an error, unless the client has closed the connection or does not answer."""
         if not isinstance(sys.exception(), (ConnectionError, TimeoutError)):
             super().handle_error(request, client_address)
 
@@ -90,7 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
     _head_seconds = HEAD_SECONDS
 
     def handle_one_request(self) -> None:
-        """Serve a request whose request line and headers come in time and are not too long, or else hang up."""
+        """Serve a request. Close the connection if its request line and headers are too long or come too late."""
         end, head = time.monotonic() + self._head_seconds, bytearray()
         stream: Any = self.rfile
         while not head.endswith((b"\n\n", b"\n\r\n")):
@@ -104,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().handle_one_request()
 
     def parse_request(self) -> bool:
-        """Read the headers; behind them is the body."""
+        """Parse the headers, which were read already. Then let the body be read from the connection."""
         try:
             return super().parse_request()
         finally:
@@ -173,7 +173,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         if code == 401:
             self.send_header("WWW-Authenticate", "Bearer")
-        if self._unread or code == 401:  # what is left of the request would be taken for the next one
+        if self._unread or code == 401:  # the rest of this request would be read as the next one
             self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(data)
@@ -181,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._linger()
 
     def _linger(self) -> None:
-        """Read for a moment what the client still sends. To one that cannot send it all, the answer would be lost."""
+        """Read for a moment what the client still sends. A client that cannot send it all might lose the answer."""
         end = time.monotonic() + LINGER_SECONDS
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_WR)
@@ -191,4 +191,4 @@ class _Handler(BaseHTTPRequestHandler):
                     break
 
     def log_message(self, *_arguments: Any) -> None:
-        """Log nothing: addresses and paths are the clients'."""
+        """Log nothing: addresses and paths are private data of the clients."""

@@ -48,8 +48,8 @@ def attempts_of(sample: EvalSample) -> list[dict[str, Any]]:
 def write_results(log: EvalLog, tasks: Sequence[Task], journal: AnswerJournal, folder: Path) -> Path | None:
     """Write the results of a log's model to a folder below ``folder``, and return the results file.
 
-    That folder has ``results.json`` and the candidate ``passes``, the best answer to each task. A task without an
-    answer counts as not judged. Returns None if nothing was judged. Raises UserError if it cannot be written.
+    That folder has ``results.json``, and the candidate ``passes`` with the best answer to each task. A task without
+    an answer counts as not judged. Returns None if nothing was judged. Raises UserError if it cannot be written.
     """
     by_id = {task.id: task for task in tasks}
     samples = [sample for sample in log.samples or [] if sample.id in by_id]
@@ -68,7 +68,7 @@ def write_results(log: EvalLog, tasks: Sequence[Task], journal: AnswerJournal, f
     }
     model = log.eval.model
     name = re.sub(r"[^\w.-]+", "-", model).strip(".-") or "model"
-    place = folder / f"{name}-{log.eval.task_id[:8]}"  # the same for a log that goes on
+    place = folder / f"{name}-{log.eval.task_id[:8]}"  # the same name if the log is continued
     passes = place / "passes"
     _write_candidate(best.values(), passes)
     candidate: dict[str, object] = {
@@ -82,7 +82,7 @@ def write_results(log: EvalLog, tasks: Sequence[Task], journal: AnswerJournal, f
 
 
 def _best(sample: EvalSample, task: Task, journal: AnswerJournal) -> JudgedAnswer | None:
-    """Return the sample's best attempt of those that the journal has, None if it has none."""
+    """Return the sample's best attempt among those that the journal has, or None if it has none of them."""
     for attempt in sorted(attempts_of(sample), key=lambda attempt: float(attempt["reward"]), reverse=True):
         outcome = journal.outcome(attempt["files"], task)
         if outcome is not None:
@@ -95,7 +95,7 @@ def _write_candidate(answers: Iterable[JudgedAnswer], folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     for answer in answers:
-        with suppress(UserError):  # an answer in which there is no pass: its files are there, without a manifest
+        with suppress(UserError):  # an answer without a pass: its files are written, without a manifest
             write_answer(answer.files, folder / answer.task)
 
 
@@ -109,13 +109,13 @@ def _kinds(passes: Path) -> str:
 def _merged(answers: Sequence[JudgedAnswer], candidate: dict[str, object], tasks: list[str], place: Path) -> Run:
     """Return the answers as one run of the candidate, whose results lie in the folder ``place``."""
     merged = merge([(place / f"{answer.task}.json", _as_part(answer.run, candidate, tasks)) for answer in answers])
-    # An answer that could not be read met no machine, and makes that of the others no less known.
+    # An answer that could not be read was judged on no machine. The environment of the others stays valid.
     environments = [answer.run.environment for answer in answers if answer.run.environment]
     return replace(merged, tasks=tasks, environment=common(environments) if environments else {})
 
 
 def _as_part(run: Run, candidate: dict[str, object], tasks: list[str]) -> Run:
-    """Return a run of one answer as a part of the model's: under its name, with the settings that all share."""
+    """Return a run of one answer as a part of the model's run: with the model's name, and settings that all share."""
     (name,) = run.names
     return replace(
         run,

@@ -1,9 +1,9 @@
 """The suite as a task of Inspect AI: a sample for each task, with the tools of :class:`PassEnvironment`.
 
-An evaluation of a model can be interrupted, and gone on with.
+An evaluation of a model can be interrupted and continued.
 
-An attempt is judged once, when the model calls ``judge``; the scorer reads what was judged. One attempt is judged at
-a time, and waiting for that is no working time of a sample.
+An attempt is judged once, when the model calls ``judge``; the scorer reads the results. One attempt is judged at a
+time, and the time of waiting for its turn is no working time of a sample.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import ScoreSettings
 
 JUDGING = frozenset({"new_pass", "explain", "judge"})
-"""The tools that take the shared judge."""
+"""The tools that use the shared judge."""
 
 INSTRUCTIONS = """\
 You write passes for a tensor compiler. Work with the tools: write files, have them judged, read the feedback, and try
@@ -46,7 +46,7 @@ again. The best judged attempt counts, and only what was judged counts. Call sub
 GO_ON = "Go on with the tools, or call submit if you cannot do better."
 TURNS = 10
 ATTEMPT_SECONDS = 600
-"""After these seconds an answer is no longer awaited. Without bounds Inspect would await it, and retry, for good."""
+"""Seconds to wait for an answer of the model. Without a limit, Inspect would wait and retry forever."""
 UNJUDGED_AS = ScoreSettings().b
 """AS of a sample without a judged attempt: that of an answer that matches nothing."""
 
@@ -58,7 +58,7 @@ class Episode(StoreModel):
     unjudged: int = 0
 
     def note(self, environment: PassEnvironment) -> None:
-        """Take over the attempts of an environment that are new."""
+        """Add the attempts of an environment that are not noted yet."""
         self.attempts = [*self.attempts, *map(_data, environment.attempts[len(self.attempts) :])]
         self.unjudged = environment.unjudged
 
@@ -101,7 +101,7 @@ def passbench(
         turn_limit=turns,
         token_limit=tokens,
         working_limit=seconds,
-        continue_on_fail=True,  # a sample that fails costs itself, and the log counts as one to go on with
+        continue_on_fail=True,  # a sample that fails does not end the others, and the log can be continued
     )
 
 
@@ -230,8 +230,8 @@ def evaluate(inspect_task: Task, model: str, folder: Path, retries: int) -> Eval
 
 def _model(name: str) -> Model:
     try:
-        return get_model(name, memoize=False)  # a kept one may have another address or key
-    except Exception as error:  # each provider has its own for what it lacks: a package, a key, an address
+        return get_model(name, memoize=False)  # a cached one may have another URL or key
+    except Exception as error:  # each provider has its own error for a missing package, key or URL
         raise UserError(_message(error), where=f"--model={name}") from error
 
 

@@ -9,7 +9,7 @@ from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.task import Subgraph, Task
 
 MAX_GRAPHS_CHARACTERS = 12_000
-MAX_SUBGRAPHS = 6  # of a graph, whose inputs are listed
+MAX_SUBGRAPHS = 6  # subgraphs of a graph whose inputs are listed
 
 RULES = """\
 Write passes that make these graphs faster on a CPU and give the same results.

@@ -1,4 +1,4 @@
-"""Environments for clients that are elsewhere: sessions, and requests as plain data. Nothing here knows of HTTP."""
+"""Environments for clients in other processes: sessions, and requests as plain data, without HTTP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_passbench.core.plurals import counted
 Request = Mapping[str, Any]
 Answer = dict[str, Any]
 MAX_SESSIONS, IDLE_SECONDS = 64, 1800.0
-"""How many sessions there are at once, and the idle seconds after which one may end."""
+"""The most sessions at a time, and the idle seconds after which a session may be ended."""
 
 
 class Refused(Exception):
@@ -60,7 +60,7 @@ class Service:
         self._lock = threading.Lock()
 
     def health(self) -> Answer:
-        """Return how much there is to do, and what there is to ask for."""
+        """Return the status, the numbers of sessions and of callers, and the tasks and tools that are served."""
         return {
             "status": "ending" if self._judge.closed else "ok",
             "sessions": len(self._sessions),
@@ -127,7 +127,7 @@ class Service:
         }
 
     def close(self, request: Request) -> Answer:
-        """End a session, and return its reward. A step that it is at goes on, and counts no more."""
+        """End a session, and return its reward. A step that still runs goes on, but no longer counts."""
         name = _text(request, "session")
         session = self._session(name)
         with self._lock:

@@ -28,7 +28,7 @@ from pytest_passbench.judge.survey import survey
 
 IsAwaited = Callable[[], bool]
 """A question asked while a caller waits: does anybody still wait for the result?"""
-POLL_SECONDS = 0.2  # between two looks at whether a waiting caller is still there
+POLL_SECONDS = 0.2  # between two checks whether a waiting caller still awaits the result
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Judging:
 
 
 class TurnLost(UserError):
-    """The end of waiting without a turn: the caller has gone, or the queue is closed."""
+    """The error that a caller gets no turn, because nobody awaits the result, or the queue is closed."""
 
 
 class Turns:
@@ -85,7 +85,7 @@ class Turns:
                 self._changed.wait(POLL_SECONDS)
 
     def close(self) -> None:
-        """Send all waiting callers away."""
+        """Close the queue: all waiting callers get TurnLost."""
         with self._changed:
             self.closed = True
             self._changed.notify_all()
@@ -105,7 +105,7 @@ class SharedJudge:
 
     @property
     def closed(self) -> bool:
-        """True once it serves nobody any more."""
+        """True if the judge serves no more callers."""
         return self._turns.closed
 
     @property
@@ -138,7 +138,7 @@ class SharedJudge:
             raise TurnLost("the judge is closed")
 
     def close(self) -> None:
-        """End the judge's processes. Callers that wait are sent away, and a judging ends with its next subgraph."""
+        """End the judge's processes. Waiting callers get TurnLost, and a running one stops at its next subgraph."""
         self._turns.close()
         self._evaluator.close()
 

@@ -40,7 +40,7 @@ class Trajectory:
 
     @property
     def best(self) -> Row:
-        """The attempt with the highest reward, the first of these. There must be one."""
+        """The attempt with the highest reward, the first of equal ones. There must be an attempt."""
         return max(self.attempts, key=lambda attempt: float(attempt["reward"]))
 
     @property
@@ -91,7 +91,7 @@ def read_trajectories(logs: Iterable[Path]) -> Iterator[Trajectory]:
 
 
 def _logs(folder: Path) -> list[str]:
-    """Return the logs of a folder and of those directly below it: of a whole disk this takes no longer."""
+    """Return the logs of a folder and of the folders directly in it. Deeper ones are not searched."""
     from inspect_ai.log import list_eval_logs
 
     folders = [folder]
@@ -142,7 +142,7 @@ def _message(message: Any) -> Row:
 
 
 def distinct(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
-    """Return those whose best files differ for a task; of equal ones the first."""
+    """Return the trajectories whose best files differ for a task; of equal ones, the first."""
     firsts: dict[str, Trajectory] = {}
     for item in trajectories:
         files = item.best["files"] if item.attempts else {}
@@ -151,7 +151,7 @@ def distinct(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
 
 
 def best_of(count: int, trajectories: Iterable[Trajectory]) -> list[Trajectory]:
-    """Return of each task the ``count`` with the highest rewards."""
+    """Return the ``count`` trajectories of each task with the highest rewards."""
     by_task = defaultdict[str, list[Trajectory]](list)
     for item in trajectories:
         by_task[item.task].append(item)
@@ -167,7 +167,7 @@ def _identity(item: Trajectory) -> Row:
 
 
 def raw_rows(trajectories: Sequence[Trajectory]) -> Iterator[Row]:
-    """Yield a row for each trajectory, with all that is known of it."""
+    """Yield a row for each trajectory with all its messages and attempts."""
     for item in trajectories:
         attempts = [{**attempt, "scores": json.dumps(attempt["scores"]), "files": _files(attempt)}
                     for attempt in item.attempts]  # fmt: skip
@@ -206,7 +206,7 @@ def dpo_rows(trajectories: Sequence[Trajectory]) -> Iterator[Row]:
 
 
 def rl_rows(trajectories: Sequence[Trajectory]) -> Iterator[Row]:
-    """Yield the prompt of each task once, with the highest reward and that of each turn's attempt of its best one."""
+    """Yield the prompt of each task once, with the best trajectory's reward, and the rewards of its attempts."""
     for item in best_of(1, trajectories):
         rewards = [float(attempt["reward"]) for attempt in item.attempts]
         yield {"task": item.task, "file": item.file, "prompt": item.prompt, "best_reward": _reward(item),
@@ -251,7 +251,7 @@ def write_lines(rows: Sequence[Row], path: Path) -> None:
 
 
 def _typed(field: Any) -> Any:
-    """Return the type of a field of an Arrow schema, with that of JSON where its text is JSON."""
+    """Return the type of a field of an Arrow schema, with the type JSON in place of text that is JSON."""
     import pyarrow
 
     kind = field.type

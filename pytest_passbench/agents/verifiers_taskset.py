@@ -34,7 +34,7 @@ class PassTask(vf.Task[PassData]):
     async def staged(self, trace: vf.Trace) -> float:
         """Return the staged reward of the answer, 0 if it has no file.
 
-        Raises UserError if the machine could not judge it, which makes the rollout one with an error.
+        Raises UserError if the machine could not judge it, so verifiers marks the rollout as failed.
         """
         try:
             files = answer_files(trace.last_reply)
@@ -60,7 +60,7 @@ class PassTaskset(vf.Taskset[PassTask, PassConfig]):
     """The tasks of a suite."""
 
     def load(self) -> Iterator[PassTask]:
-        """Yield each task with its prompt. Raises UserError for a task that there is not."""
+        """Yield each task with its prompt. Raises UserError for an unknown task."""
         for task in TaskShelf().named(self.config.tasks):
             text = question(prompt(task))[0]["content"]
             yield PassTask(PassData(id=task.id, name=task.id, file=str(task.path), prompt=text), self.config.task)

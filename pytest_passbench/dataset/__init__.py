@@ -3,4 +3,4 @@
 TRAIN, VALIDATION, TEST = SPLITS = ("train", "validation", "test")
 KINDS = ("whole", "fusible", "anchored", "typical", "single")
 """How a graph was cut from a model: all of it; a run that fuses into no more kernels than its first operator; a run
-about a heavy operator; a frequent sequence of operators; one operator."""
+around a heavy operator; a frequent sequence of operators; one operator."""

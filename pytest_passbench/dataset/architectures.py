@@ -1,4 +1,4 @@
-"""The architectures that the data set is drawn from: those of the suite's tables, and whole libraries beside them."""
+"""The architectures that the data set is drawn from: those of the suite's tables, and those of whole libraries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pytest_passbench.forge.models import ModelCase
 from pytest_passbench.forge.sources.rows import Library
 
 FULLY_CUT = 1
-"""The architectures of a family that are cut in every way. Later ones have few parts that these lack."""
+"""How many architectures of a family are cut in every way. Later ones have few parts that these lack."""
 WHOLE_AFTER_CUT = 4
 """How many architectures of whole graphs alone follow each one that is cut. One takes about a tenth of its time."""
 
@@ -43,7 +43,7 @@ class Architecture:
 
     @property
     def rank(self) -> tuple[int, str]:
-        """The place in the order in which libraries take turns. The first by rank has the row of a shared text."""
+        """The key of the order of architectures. If several have a text, the first by rank gives its row."""
         return self.position, self.case.name
 
     @property
@@ -73,7 +73,7 @@ WIDE: tuple[tuple[str, str, Cases], ...] = (
 def libraries(names: Collection[str] = (), also: Iterable[Path] = ()) -> dict[str, list[Architecture]]:
     """Return the architectures of these libraries, of all that are installed if none is named.
 
-    Those of different families take turns. ``also`` are a user's own files (:func:`from_file`). Raises UserError for
+    Different families take turns. ``also`` are a user's own files (:func:`from_file`). Raises UserError for
     a library that is not installed or cannot be imported, and for a file that has no architectures.
     """
 
@@ -132,7 +132,7 @@ def _families_in_turn(items: Iterable[Architecture]) -> Iterator[Architecture]:
 
 
 def _first_cut(items: Iterable[Architecture]) -> Iterator[Architecture]:
-    """Yield the items. Those after the first :data:`FULLY_CUT` of a family have no parts."""
+    """Yield the items. ``parts`` becomes False after the first :data:`FULLY_CUT` of a family."""
     numbers: Counter[str] = Counter()
     for item in items:
         numbers[item.family] += 1
@@ -154,7 +154,7 @@ def from_file(path: Path) -> list[Architecture]:
     """Return the architectures of a Python file with ``LIBRARY``, ``LICENSE`` and ``cases()``.
 
     ``cases()`` yields pairs of a family and a :class:`~pytest_passbench.forge.models.ModelCase`. The file is the
-    user's own and is executed. Raises UserError if it cannot be, or lacks a name.
+    user's own and is executed. Raises UserError if that fails, or if a name is missing.
     """
     try:
         names = runpy.run_path(str(path))

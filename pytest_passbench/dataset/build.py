@@ -1,8 +1,8 @@
 """The build of a data set: one job an architecture, whose rows lie in a file of their own, and shards of all of them.
 
-A build can be stopped and started again. Files that are there are not made anew, and a row keeps its id, which is
-the hash of its text. With the shards, the table of the architectures that were tried holds all of a build. So a build
-can go on from a data set that came without its captures.
+A build can be stopped and started again. Existing files are not made anew, and a row keeps its id, which is the hash
+of its text. The shards, and the table of the architectures that were tried, hold all data of a build. So a build can
+go on from a data set that came without its captures.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from pytest_passbench.forge.jobs import FAILED, Job, run_jobs
 from pytest_passbench.forge.windows import RunRanges
 
 CAPTURES = "captures"
-"""The folder of a data set that has a file for each architecture."""
+"""The folder in a data set with a file for each architecture."""
 COMPILER = (
     "torch._dynamo",
     "torch._inductor.graph",
     "torch._inductor.scheduler",
     "torch.fx.experimental.proxy_tensor",
 )
-"""What each architecture needs of torch's compiler."""
+"""The modules of torch's compiler that each architecture needs."""
 CHECKED = 48
 """How many of a library's latest architectures decide, by their new graphs, whether the build goes on with it.
 
-One family's follow each other, so few would end it too early.
+Those of one family may follow each other, so with fewer it could end too early.
 """
 MIN_YIELD = 0.05
-"""A library ends if its latest architectures gave fewer new strict forms than this in a CPU second."""
+"""The build ends a library if its latest architectures gave fewer new strict forms per CPU second than this."""
 TABLE = "architectures.parquet"
 
 
@@ -71,7 +71,7 @@ class BuildSettings:
 
 @dataclass
 class Progress:
-    """Progress of a build: each id's first giver, strict forms, fusible ranges, each library's yields in order."""
+    """Progress of a build. ``givers`` has the first rank by id, ``yields`` new forms and CPU seconds by library."""
 
     givers: dict[str, tuple[int, str]] = field(default_factory=dict)
     forms: set[str] = field(default_factory=set)
@@ -90,10 +90,10 @@ class Progress:
         return new
 
     def done_before(self, architecture: Architecture) -> tuple[set[str], RunRanges]:
-        """Return what an architecture need not do: the ids that earlier ones gave, and the fusible ranges so far.
+        """Return what an architecture need not compute: ids that architectures before it gave, and fusible ranges.
 
-        An id of a later one, which may have ended first, is not among them. So a build by several processes has the
-        rows of a build by one.
+        An architecture after it by rank may have ended first; its ids are not among them. So a build by several
+        processes has the same rows as a build by one.
         """
         return {key for key, rank in self.givers.items() if rank < architecture.rank}, self.ranges
 
@@ -159,13 +159,13 @@ def _open_jobs(architectures: Iterable[Architecture], settings: BuildSettings, s
 
 
 def _work(architecture: Architecture, target: Path, state: Progress) -> None:
-    """Write an architecture's rows. It runs in a forked process, which has the state of the moment."""
+    """Write an architecture's rows. It runs in a forked process, which has the state at the time of the fork."""
     case = extract(architecture, *state.done_before(architecture))
     write_text(target, json.dumps(asdict(case)))
 
 
 def load(path: Path) -> CaseRows:
-    """Return the rows of an architecture's file. Raises UserError if it is none."""
+    """Return the rows of an architecture's file. Raises UserError if it is no such file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         return CaseRows(**{**data, "rows": [GraphRow(**row) for row in data["rows"]]})
@@ -182,8 +182,8 @@ def cases(captures: Path) -> Iterator[tuple[Path, CaseRows]]:
 def merged(groups: Iterable[CaseRows]) -> list[GraphRow]:
     """Return every row once, in the order of the ids.
 
-    The first architecture by rank gives a row, whichever was captured first. All that have its text give their
-    families.
+    If several architectures have a row, the first by rank gives it, in whichever order they were captured. Its
+    families are those of all of them.
     """
     rows: dict[str, GraphRow] = {}
     families: dict[str, set[str]] = {}
@@ -207,7 +207,7 @@ def failures(captures: Path) -> Counter[str]:
 
 
 def write_table(captures: Path, out: Path) -> None:
-    """Write the table of the build in the folder ``captures``: first those that were captured, in their order."""
+    """Write the table of architectures in ``captures``: first those that were captured, in order, then the failed."""
     files = [(path, case, "") for path, case in cases(captures)]
     for path in sorted(captures.glob(f"*{FAILED}")):
         name = path.stem.replace("__", "/", 1)
@@ -223,9 +223,9 @@ def write_table(captures: Path, out: Path) -> None:
 
 
 def restore_captures(out: Path, captures: Path) -> int:
-    """Write the captures of a data set that has none, from its table and its shards. Return how many there are.
+    """Write the captures of a data set that has none, from its table and its shards. Return their number.
 
-    Return 0 if the captures are there, or no table is. Raises UserError if a file is not that of a data set.
+    Return 0 if there are captures, or if there is no table. Raises UserError if a file is not one of a data set.
     """
     if captures.exists() or not (out / TABLE).exists():
         return 0
@@ -238,7 +238,7 @@ def restore_captures(out: Path, captures: Path) -> int:
                         remedy="remove it: the build then begins anew") from error  # fmt: skip
     for row in shards.read(out):
         rows[row.architecture].append(row)
-    part = captures.with_name(f"{captures.name}.part")  # a build that finds captures takes them for all there are
+    part = captures.with_name(f"{captures.name}.part")  # a build takes the captures that it finds for all of them
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     for place, (name, failure, case) in enumerate(files):

@@ -1,4 +1,4 @@
-"""The graphs of one architecture: captured, cut in every way, run, and made into rows; and tasks of rows."""
+"""The graphs of one architecture: captured, cut in every way, run, and made into rows; and tasks from rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_ELEMENTS = 1 << 26
 MAX_MERGES = 200
 """The most merges of operators into n-grams, for the typical graphs of one architecture."""
 MAX_ANCHORED = 96
-"""The most anchored windows of one architecture; they are drawn by chance. There are hundreds, and each is run."""
+"""The most anchored windows of one architecture, a random sample: there can be hundreds, and each one is run."""
 REQUIRED: tuple[rules.Rule, ...] = (rules.finite, rules.nan_outputs, rules.constant_outputs)
 """Rules that every row keeps. A graph that breaks one is left out."""
 MARKED: tuple[rules.Rule, ...] = (
@@ -45,7 +45,7 @@ MARKED: tuple[rules.Rule, ...] = (
 def extract(architecture: Architecture, known: Collection[str], ranges: RunRanges) -> CaseRows:
     """Return the rows of an architecture.
 
-    ``known`` are ids of rows that earlier architectures gave: of these the id alone is returned. ``ranges`` are the
+    ``known`` are ids of rows that earlier architectures gave: for these only the id is returned. ``ranges`` are the
     fusible ranges of runs that were searched before. Raises any exception of the model at its first size.
     """
     begin = time.process_time()
@@ -106,7 +106,7 @@ def _piece(kind: str, graph: Graph, start: int, end: int) -> Iterator[tuple[str,
 def _row(
     architecture: Architecture, kind: str, key: str, instance: Instance, refused: dict[str, int]
 ) -> GraphRow | None:
-    """Return the row of a graph that was not there before, or None. The rule that refused it is counted."""
+    """Return the row of a new graph, or None if a rule refuses it, which is counted in ``refused``."""
     if instance.elements > MAX_ELEMENTS:
         refused["elements"] = refused.get("elements", 0) + 1
         return None
@@ -156,7 +156,7 @@ def headroom(module: fx.GraphModule, values: Values) -> float:
     """Return the bytes that the operators of a graph read and write, one after the other, over those of the graph.
 
     ``values`` has the value of each node, on any device. The graph has to read its inputs and to write its outputs.
-    An operator whose result lies in the memory of an operand, as that of a view, moves nothing. The ratio has two
+    An operator whose result lies in the memory of an operand, such as a view, moves nothing. The ratio has two
     digits, and is 0 if the graph moves nothing. It says nothing of products and convolutions, whose time is
     arithmetic, and depends on no machine.
     """

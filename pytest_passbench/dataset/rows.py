@@ -1,7 +1,7 @@
 """Rows of the data set: a row is one graph's text, with the inputs, dtypes and shapes that it was seen with.
 
-Two hashes tell graphs apart. ``id`` is that of the canonical text, in which sizes are literals. ``form`` is the
-strict one, of the normal form without dtypes and shapes (:mod:`pytest_passbench.forge.normal_form`).
+Two hashes identify graphs. ``id`` is that of the canonical text, in which sizes are literals. ``form`` is the
+strict hash, that of the normal form without dtypes and shapes (:mod:`pytest_passbench.forge.normal_form`).
 """
 
 from __future__ import annotations

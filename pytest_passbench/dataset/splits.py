@@ -22,7 +22,7 @@ class HeldOut:
     operators: frozenset[tuple[str, ...]]
 
     def has(self, row: GraphRow) -> bool:
-        """Return True if a row is one of these."""
+        """Return True if a row has one of these forms or operator sequences."""
         return row.form in self.forms or tuple(row.operators) in self.operators
 
 
@@ -39,19 +39,19 @@ def held_out(tasks: Iterable[Task]) -> HeldOut:
 
 
 def is_validation(family: str) -> bool:
-    """Return True if an architecture family is one of validation's. Its name's hash decides."""
+    """Return True if an architecture family belongs to validation, which the hash of its name decides."""
     return int(digest([family], 8), 16) < VALIDATION_SHARE * 16**8
 
 
 def assign(rows: Sequence[GraphRow], apart: HeldOut) -> None:
-    """Set each row's split. A strict form that a family of training has is training's, whatever else has it."""
+    """Set each row's split. A strict form that a training family has goes to training, even if others have it too."""
     trained = {row.form for row in rows if not all(map(is_validation, row.families))}
     for row in rows:
         row.split = TEST if apart.has(row) else TRAIN if row.form in trained else VALIDATION
 
 
 def leaks(rows: Iterable[GraphRow], apart: HeldOut) -> Iterator[str]:
-    """Yield what stands in two splits: rows of the suite's that are not held out, training's forms in validation."""
+    """Yield a sentence for each row that is wrongly in or out of the test split, and for each form in both others."""
     forms: dict[str, Collection[str]] = {}
     for row in rows:
         if (row.split == TEST) != apart.has(row):

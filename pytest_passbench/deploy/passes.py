@@ -33,7 +33,7 @@ class DeployedPasses:
     """The passes of a directory, as data, and a source of kernels for their matches.
 
     A kernel is the replayed launch plan of its wrapper, as the judge measures it, if the wrapper launches kernels in
-    C++ and does nothing else, and if all its tensors are the CPU's. Any other wrapper is called itself.
+    C++ and does nothing else, and if all its tensors are on the CPU. Any other wrapper is called directly.
     """
 
     def __init__(self, directory: PassDir) -> None:
@@ -55,10 +55,10 @@ class DeployedPasses:
         """Return a callable that takes the request's tensors.
 
         Raises PassError for a launch plan that returns another dtype or shape than the matched operators do, or that
-        cannot be built. A wrapper that does so, or raises, has the callable raise PassError. Raises LeftToEager for a
-        region without a kernel that compiles.
+        cannot be built. If a wrapper that is called does so, or raises, the callable raises PassError. Raises
+        LeftToEager for a region without a kernel that compiles.
         """
-        key = repr(request)  # a model's layers ask for the same
+        key = repr(request)  # the layers of a model make equal requests
         try:
             if key not in self._plans:
                 with recorded_libraries():
@@ -89,7 +89,7 @@ def recorded(request: Request, wrapper: Kernel) -> tuple[LaunchPlan, list[CppKer
 
 
 def replayed(request: Request, plan: LaunchPlan, launched: list[CppKernel], engine: Engine | None) -> Kernel:
-    """Return a plan as a callable, whose steps the engine makes if there is one.
+    """Return a plan as a callable, whose steps the engine runs if there is one.
 
     Raises PassError if a kernel does not compile.
     """
@@ -113,7 +113,7 @@ def _library(name: str, kernel: CppKernel) -> ctypes.CDLL:
 
 @cache
 def _engine() -> Engine | None:
-    """Return the engine that makes plans' steps. Return None if it cannot be compiled or loaded here."""
+    """Return the engine that runs the steps of plans. Return None if it cannot be compiled or loaded here."""
     with contextlib.suppress(NoLibrary, OSError), compiled(ENGINE) as path:
         return Engine(str(path))
     return None
@@ -145,7 +145,7 @@ def _check(request: Request, returned: Iterable[tuple[str, tuple[int, ...]]]) ->
 
 @contextlib.contextmanager
 def recorded_libraries() -> Iterator[None]:
-    """Have C++ libraries that are loaded in this context record their launches."""
+    """Make C++ libraries that are loaded in this context record their launches."""
     load = cpp.load
     try:
         cpp.load = launches.load_library  # type: ignore[assignment]

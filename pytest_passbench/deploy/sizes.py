@@ -1,4 +1,4 @@
-"""Graphs with dynamic sizes: for each set of sizes that comes, the graph with numbers in place of its symbols."""
+"""Graphs with dynamic sizes: for each set of sizes in a call, the graph with numbers in place of its symbols."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch.fx.node import map_arg
 
 from pytest_passbench.rewrite.meta import ARITHMETIC
 
-MAX_SIZES = 8  # of a graph with dynamic shapes, each of which has its passes applied anew
+MAX_SIZES = 8  # sets of sizes of a graph: passes are applied anew for each
 _ARITHMETIC = ARITHMETIC.union(filter(callable, (*vars(operator).values(), *vars(math).values())))
 
 
 class SizedGraph:
     """A graph whose inputs include sizes.
 
-    ``build`` makes a function of a graph with numbers in place of sizes, and of its inputs. At most
+    ``build`` returns a function for a graph with numbers in place of sizes, and for its inputs. At most
     :data:`MAX_SIZES` sets of sizes have a function of their own. Others run the graph itself.
     """
 
@@ -49,7 +49,7 @@ def with_numbers(value: torch.Tensor) -> bool:
 
 
 def specialised(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
-    """Return a copy of a graph in which each input that is a number is that number, and so is arithmetic on it."""
+    """Return a copy of a graph with the numbers among its inputs, and arithmetic on them, as constants."""
     graph = Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     numbers: dict[Any, Any] = {}

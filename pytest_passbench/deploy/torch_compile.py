@@ -24,7 +24,7 @@ from pytest_passbench.rewrite.passes import Kernel, PassError
 from pytest_passbench.runner.plan_runtime import WrongArgument
 
 GraphFunction = Callable[..., Any]
-_UNFIT = (WrongArgument, AssertionError)  # of a plan; torch's check of a layout raises the second
+_UNFIT = (WrongArgument, AssertionError)  # raised by a plan, and by torch's check of a layout
 _SHARED = "an input that it changes shares memory with another"
 _NO_GRAD = "(call the model in torch.no_grad())"
 # torch.func's levels, under which a tensor has no memory of its own.
@@ -37,7 +37,7 @@ class AppliedGraph:
     """A graph that ``torch.compile`` handed over.
 
     ``operators`` are the names of its operators, ``covered`` those that kernels replace. ``matches`` has the number
-    of matches by pass. ``notes`` say what was left to eager, and why.
+    of matches by pass. ``notes`` are sentences on what was left to eager, and why.
     """
 
     operators: list[str] = field(default_factory=list)
@@ -91,7 +91,7 @@ class _Deployment:
         self._report = DeploymentReport()
 
     def report(self) -> DeploymentReport:
-        """Return what was matched, and what was left, in all graphs so far."""
+        """Return what was matched, and what was left to eager, in all graphs so far."""
         return self._report
 
     def _next_graph(self) -> AppliedGraph:
@@ -102,12 +102,12 @@ class _Deployment:
 class PassBackend(_Deployment):
     """A backend of ``torch.compile`` that applies a candidate's passes to each graph, as the judge does.
 
-    What no pass matches stays eager's. A pass that cannot be loaded raises PassError when the backend is made. One
+    Eager runs what no pass matches. A pass that cannot be loaded raises PassError when the backend is made. A pass
     that fails in a graph is left out of it, with a warning. A graph that needs gradients runs in eager.
     """
 
     def __call__(self, graph: GraphModule, example_inputs: Sequence[Any]) -> GraphFunction:
-        """Return the graph with its passes, as ``torch.compile`` asks for it."""
+        """Return the graph with its passes, as a function for ``torch.compile``."""
         if any(isinstance(value, torch.SymInt) for value in example_inputs):
             return SizedGraph(graph, self._with_passes)
         return self._with_passes(graph, example_inputs)
@@ -115,7 +115,7 @@ class PassBackend(_Deployment):
     def _with_passes(self, graph: GraphModule, inputs: Sequence[Any]) -> GraphFunction:
         """Return the graph for inputs of these layouts. Its first call is made here, on copies.
 
-        It draws no random numbers from the program's generators: with dynamic sizes, it is within a call.
+        It leaves the program's random generators as they are: with dynamic sizes, it runs within a call.
         """
         record = self._next_graph()
         if needs_gradients(graph, inputs):
@@ -151,7 +151,7 @@ def applied(
             _warn(record, f"{error}; it is left out of a graph")
             passes.remove(next(item for item in passes if item.name == error.name))
             continue
-        except _UNFIT as error:  # of values within the graph, such as two views of one tensor
+        except _UNFIT as error:  # for values within the graph, such as two views of one tensor
             _warn(record, f"a graph runs in eager: {_first_line(error)}")
             return graph, []
         record.operators = result.operators
@@ -168,7 +168,7 @@ def applied(
 
 
 def _keep_strides(module: GraphModule) -> None:
-    """Have each kernel of a rewritten graph give results with eager's strides. ``as_strided`` and ``view`` need them.
+    """Make each kernel of a rewritten graph return eager's strides, which ``as_strided`` and ``view`` need.
 
     The graph's nodes have the values that :func:`~pytest_passbench.rewrite.meta.record_values` recorded.
     """
@@ -179,7 +179,7 @@ def _keep_strides(module: GraphModule) -> None:
 
 
 def _with_eagers_strides(kernel: Kernel, eager: Any) -> Kernel:
-    """Return a kernel that copies each result of other strides than eager's has. ``eager`` is its node's value."""
+    """Return a kernel that copies each result whose strides are not eager's. ``eager`` is the value of its node."""
     single = not isinstance(eager, (tuple, list))
     layouts = [_layout(value) for value in ((eager,) if single else eager)]
 
@@ -200,7 +200,7 @@ def _with_eagers_strides(kernel: Kernel, eager: Any) -> Kernel:
 def _layout(value: Any) -> tuple[torch.Size, tuple[int, ...]] | None:
     """Return the shape and the strides of a value. Return None if a copy cannot have them.
 
-    Such a value is no tensor, or elements of it share memory, as those of an expanded tensor do.
+    Such a value is no tensor, or some of its elements share memory, as in an expanded tensor.
     """
     if not isinstance(value, torch.Tensor) or torch._debug_has_internal_overlap(value) == 1:
         return None
@@ -294,13 +294,13 @@ class InductorPass(_Deployment):
 
 
 def _sample(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor with data in the form of one without: random numbers, or zeros for integers and bools."""
+    """Return a tensor with the layout of another and with data: random floats, or zeros for other dtypes."""
     sample = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).zero_()
     return sample.uniform_(-1, 1) if sample.is_floating_point() else sample
 
 
 def _replace(graph: Graph, other: Graph) -> None:
-    """Give a graph the nodes of another, but for its inputs, of which Dynamo knows more than a copy has."""
+    """Give a graph the nodes of another, but keep its own inputs: Dynamo's data on them would not be copied."""
     for node in reversed(list(graph.nodes)):
         if node.op != "placeholder":
             graph.erase_node(node)
@@ -338,7 +338,7 @@ def needs_gradients(graph: GraphModule, inputs: Sequence[Any]) -> bool:
 
 
 def _calls(graph: GraphModule) -> Iterator[Node]:
-    """Yield the calls in a graph and in those within it."""
+    """Yield the calls in a graph and in the graphs within it."""
     for module in graph.modules():
         if isinstance(module, GraphModule):
             yield from (node for node in module.graph.nodes if node.op in ("call_function", "call_method"))

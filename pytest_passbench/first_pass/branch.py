@@ -24,7 +24,7 @@ from pytest_passbench.fusion.ir import Buffer, Value
 
 @dataclass(frozen=True)
 class Condition:
-    """Two expressions of the arguments that have to be equal. ``fixed``: the second is a constant."""
+    """Two expressions of the arguments that have to be equal. If ``fixed``, the second one is a constant."""
 
     actual: str
     expected: str
@@ -52,7 +52,7 @@ class Branch:
     # -- conditions
 
     def dtypes(self) -> list[Condition]:
-        """Return the conditions on dtypes: the kernel reads what it is given as these."""
+        """Return the conditions on dtypes: the kernel reads its arguments as elements of these dtypes."""
         first, result = "", []
         for value, node in zip(self.loops.trace.inputs, self.loops.part.tensors, strict=True):
             name = self.loops.part.names[node]
@@ -76,7 +76,7 @@ class Branch:
         ]
 
     def shapes(self, sizes: Sequence[int]) -> list[Condition]:
-        """Return the conditions on shapes and strides: the kernel has loops for these ranks, ones and equal sizes."""
+        """Return the conditions on shapes and strides: on ranks, and on sizes that are 1 or equal in the kernel."""
         if not self.inputs:
             return []
         (first, name), *others = self.inputs.items()
@@ -89,7 +89,7 @@ class Branch:
         return list(self._with_ranks([*result, *(self._tuple(items, text, "", places) for items, text in strides)]))
 
     def _with_ranks(self, conditions: Sequence[Condition]) -> Iterator[Condition]:
-        """Yield conditions, each behind those on the number of dimensions that are indexed in it."""
+        """Yield conditions. Before one that indexes a shape or strides comes one on the number of dimensions."""
         ranks, ranked = {name: len(buffer.sizes) for buffer, name in self.inputs.items()}, set[str]()
         for condition in conditions:
             for name in dict.fromkeys(re.findall(r"(\w+)\.(?:shape|stride\(\))\[", condition.expected)):
@@ -134,7 +134,7 @@ class Branch:
                 yield f"{name} = {self._in_order(node)}.contiguous(){back}"
 
     def allocated(self, device: str = "") -> list[str]:
-        """Return lines that allocate the results, and what lies between."""
+        """Return lines that allocate the results, and the buffers between arguments and results."""
         return [f"{self.names[buffer]} = {self._empty(buffer, device)}" for buffer in self.fresh]
 
     def _empty(self, buffer: Buffer, device: str) -> str:
@@ -144,7 +144,7 @@ class Branch:
         return text if list(order) == sorted(order) else f"{text}.permute({_inverse(order)})"
 
     def dtype(self, dtype: torch.dtype) -> str:
-        """Return a dtype in the wrapper: an argument's, if it is the generic one."""
+        """Return a dtype as the wrapper's text: that of an argument if it is the generic dtype."""
         if dtype != self.loops.trace.generic:
             return str(dtype)
         return next(f"{name}.dtype" for buffer, name in self.inputs.items() if buffer.dtype == dtype)
@@ -163,7 +163,7 @@ class Branch:
         return list(order) == sorted(order)
 
     def returned(self) -> str:
-        """Return the line that hands the results back."""
+        """Return the line that returns the results."""
         return f"return {', '.join(map(self._result, self.loops.trace.results))}"
 
     def _result(self, value: Value) -> str:
@@ -192,7 +192,7 @@ def _order(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Lengths:
-    """The sizes that a wrapper can read off its arguments. ``strided`` are the inputs whose strides count too."""
+    """The sizes that a wrapper can compute from its arguments. ``strided`` are inputs whose strides it may use."""
 
     def __init__(
         self, inputs: Mapping[Buffer, str], holes: Mapping[str, tuple[Any, ...]], count: int,
@@ -220,7 +220,7 @@ class Lengths:
         raise Unsupported("a number that is not an argument")
 
     def shape(self, sizes: Sequence[int]) -> str:
-        """Return a shape: an argument's, if it is one."""
+        """Return a shape as text: that of an argument if an argument has it."""
         for buffer, name in self.inputs.items():
             if tuple(sizes) == buffer.sizes and sizes:
                 return f"{name}.shape"

@@ -27,7 +27,7 @@ class RequestedRun:
 
 
 class Choice:
-    """The part of a form that is chosen, with ``reasons`` why calls are left to eager, and ``other`` for the rest."""
+    """The chosen part of a form. ``reasons`` has, by call, why it is left to eager; ``other`` is for other calls."""
 
     def __init__(
         self, where: str, form: GraphForm, candidates: Iterator[Part], reasons: dict[Node, str], other: str
@@ -112,7 +112,7 @@ def operators(nodes: Sequence[Node]) -> str:
 
 
 def _remedy(form: GraphForm, reasons: dict[Node, str]) -> str:
-    """Return what to do about a form of which no run has a kernel."""
+    """Return what the user can do about a form if no run of it has a kernel."""
     never = {node: text for node, text in reasons.items() if "roundings" not in text}
     inexact = next(parts(form, never), None)
     if inexact is not None and len(never) < len(reasons):

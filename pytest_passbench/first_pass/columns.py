@@ -1,4 +1,4 @@
-"""What a wrapper is called with: the patterns are matched with all subgraphs of the task, as the judge does it."""
+"""The arguments that a wrapper gets: the patterns are matched with all subgraphs of the task, as the judge does."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.instantiate import example_inputs
 
 Column = tuple[Any, ...]
-"""What a wrapper gets in one match: a :class:`TensorForm` or a literal for each argument."""
+"""The arguments of a wrapper in one match, each a :class:`TensorForm` or a literal."""
 
 
 class _Requests:
-    """A source of kernels that only notes what is asked for."""
+    """A source of kernels that only notes the requests for them."""
 
     def __init__(self) -> None:
         self.columns: dict[str, list[Column]] = {}

@@ -1,10 +1,10 @@
 """The forms of a task: graphs that one pattern can match.
 
-Graphs of one form have the same calls, wired the same way. Where their literals differ (a size, a scale, a dtype),
-the form has a *hole*: an argument of the pattern, which the kernel's wrapper gets too.
+Graphs of one form have the same calls, wired the same way. If their literals differ (a size, a scale, a dtype), the
+form has a *hole*: an argument of the pattern, which the kernel's wrapper gets too.
 
 Two graphs have the same *skeleton* if they differ only in literals that may be holes. They have the same *meaning* if
-they only spell the same calls otherwise.
+they have the same calls in another spelling.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def forms(task: Task) -> list[GraphForm]:
         if len(groups) == 1:
             break
     result = [_form(task, members, twins) for members, twins in _with_twins(list(groups.values()))]
-    # A pattern with a number in it may be a case of one with an argument there, so it comes first.
+    # A pattern with a number may be a special case of one with an argument in its place, so it comes first.
     return sorted(
         result,
         key=lambda form: (sum(n.op == "placeholder" and n in form.values for n in form.graph.nodes), form.keys),
@@ -91,7 +91,7 @@ _Member = tuple[str, GraphModule]
 
 
 def _with_twins(groups: list[list[_Member]]) -> Iterator[tuple[list[_Member], dict[str, _Member]]]:
-    """Yield the groups, the largest first, each with further graphs that only spell a member's calls otherwise.
+    """Yield the groups, the largest first, each with further graphs that have a member's calls in another spelling.
 
     A further graph is given by its key, with the key of the member that it equals and its module.
     """
@@ -199,7 +199,7 @@ def skeleton(gm: GraphModule, numbers: bool) -> Any:
 
 
 def _parameters(node: Node) -> list[str]:
-    """Return the names of a call's positional parameters, as far as structure depends on them."""
+    """Return the names of a call's positional parameters, as far as they decide about the structure."""
     if node.op == "output" or not node.args:
         return []
     name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")

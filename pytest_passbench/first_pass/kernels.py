@@ -1,4 +1,4 @@
-"""Nests of loops for what a pass is called with: one for all matches if that is right, else several."""
+"""Nests of loops for the arguments of a pass: one kernel for all matches if that is right, else several."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from pytest_passbench.fusion.ir import Buffer, Nest, Trace
 from pytest_passbench.fusion.schedule import schedule
 
 GENERIC = torch.bfloat16
-"""The dtype that stands for any, where matches differ in dtype alone."""
+"""The dtype that stands for any floating dtype if matches differ in dtype alone."""
 Sizes = dict[Node, tuple[int, ...]]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class FusedKernel:
-    """The nests for some matches of a part. ``trace`` has their sizes by column: a match, or one at other sizes.
+    """The nests for some matches of a part. ``trace`` has sizes for each column: a match, or a match at other sizes.
 
     ``orders`` has the order of dimensions in memory of each tensor argument, or None if it does not lie densely.
     ``holes`` has the values of each further argument by column, ``varying`` the tensors of the generic dtype.
@@ -43,7 +43,7 @@ class FusedKernel:
 
 
 def _kind(column: Column) -> Any:
-    """Return the ranks of tensors, which of their sizes are 1, and how they lie in memory."""
+    """Return the tensors' ranks, which sizes are 1, their order in memory, and the other arguments' types."""
     return tuple(
         (tuple(size == 1 for size in x.sizes), _order([x])) if isinstance(x, TensorForm) else type(x) for x in column
     )
@@ -121,7 +121,7 @@ class Traces:
     def _stated(
         self, holes: dict[Node, tuple[Any, ...]], tensors: dict[Node, tuple[Any, ...]], varying: frozenset[Node]
     ) -> frozenset[Node]:
-        """Return the holes that state the generic dtype. Raises Unsupported for what no kernel can be given."""
+        """Return the holes that hold the generic dtype. Raises Unsupported for arguments that no kernel can have."""
         kinds = {tuple(form.dtype for form in tensors[node]) for node in varying}
         if len(kinds) > 1:
             raise Unsupported("dtypes that differ")
@@ -165,9 +165,9 @@ def _scheduled(traces: Sequence[Trace], generic: torch.dtype | None) -> tuple[Tr
 
 
 def _other_sizes(real: Sizes) -> Iterator[Sizes]:
-    """Yield shapes with a size doubled: in all places where it is, and in aligned ones alone.
+    """Yield shapes with a size doubled: in all dimensions that have it, and in those that are broadcast together.
 
-    A pattern may match at sizes that no subgraph has. So what the graph does not state is no literal in its kernel.
+    A pattern may match at sizes that no subgraph has. So only sizes that the graph states are literals in its kernel.
     """
     places = {(node, d): size for node, shape in real.items() for d, size in enumerate(shape) if size > 1}
     groups: dict[Any, set[tuple[Node, int]]] = {}

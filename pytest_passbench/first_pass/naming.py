@@ -14,7 +14,7 @@ from pytest_passbench.first_pass.forms import GraphForm
 from pytest_passbench.rewrite.normalise import CanonicalCall
 from pytest_passbench.suite.printing import GraphPrinter
 
-# What the result of an operator is called, and an argument of it that comes from outside.
+# Names for an operator's result, and for an argument from outside by the parameter that it is.
 _RESULTS = {
     "add": "total", "sub": "difference", "mul": "scaled", "div": "quotient", "neg": "negated", "pow": "power",
     "relu": "activated", "gelu": "activated", "silu": "activated", "leaky_relu": "activated", "hardtanh": "clamped",
@@ -49,13 +49,13 @@ _RESERVED = {
 
 
 class Names:
-    """The names of a run's values: arguments by the part they play, results by the operator that made them."""
+    """The names of a run's values: those of arguments by their parameters, those of results by their operators."""
 
     def __init__(self) -> None:
         self._used = set(_RESERVED)
 
     def fresh(self, wish: str) -> str:
-        """Return ``wish``, with a number behind it if the name is taken."""
+        """Return ``wish``, with a number after it if the name is taken."""
         wish = re.sub(r"\W", "_", wish) or "value"
         wish = f"{wish}_" if keyword.iskeyword(wish) or wish[0].isdigit() else wish
         name, number = wish, 2
@@ -120,7 +120,7 @@ class Python(GraphPrinter):
         self.names = names
 
     def value(self, value: Any) -> str:
-        """Return a value. An accelerator stands for the device that the subgraph runs on."""
+        """Return a value. Every device is written as "cuda", which stands for the one that the subgraph runs on."""
         if isinstance(value, torch.device):
             return 'torch.device("cuda")'
         text = super().value(value)

@@ -1,7 +1,7 @@
 """The parts of a graph that a pass may match: runs of calls with a kernel, the largest first.
 
-Some calls are left to eager because of their roundings, which show in what comes behind them: eager adds in another
-order than the generator's kernels. All names but PRODUCTS are those of :mod:`pytest_passbench.rewrite.normalise`.
+Some calls are left to eager because eager adds in another order than the generator's kernels, and the different
+rounding shows in later calls. All names but PRODUCTS are those of :mod:`pytest_passbench.rewrite.normalise`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FREE = frozenset({
 """Calls that compute nothing."""
 NORMS = frozenset({"layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize", "_weight_norm"})
 IN_ORDER = frozenset({"rms_norm", "_weight_norm"})
-"""The norms of which a C++ kernel adds the squares in the order of eager."""
+"""The norms whose squares a C++ kernel adds in the order of eager."""
 HALVES_IN_ORDER = frozenset({"layer_norm"})
 """The norms that a C++ kernel computes in the order of eager in half precision, and near enough in float32."""
 REORDERED = (NORMS - IN_ORDER) | {"softmax"}
@@ -43,12 +43,12 @@ CANCELLING = PRODUCTS | NORMS | {
 }  # fmt: skip
 """The operators whose terms may cancel, so that an error of an operand becomes a large one of the result."""
 DOUBLING = frozenset({"mul", "div", "silu", "exp", "pow"})
-"""The operators that make two units in the last place of one. In float16, t = -5 allows one."""
+"""The operators that can double an error of one unit in the last place. In float16, t = -5 allows one unit."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A run of a form's calls. ``arguments`` are values from outside, holes too, ``returned`` those used there."""
+    """A run of a form's calls. ``arguments`` enter it from outside, holes too; ``returned`` are used outside."""
 
     form: GraphForm
     nodes: tuple[Node, ...]
@@ -78,7 +78,7 @@ class Part:
             return tuple(values_by_node[node] for node in self.returned)
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of sizes that do not fit: those are tried too
+            warnings.simplefilter("ignore")  # about sizes that do not fit, which are tried too
             recorded = trace(run, values, recorder=recorder)
         for value, node in zip(recorded.inputs, self.tensors, strict=True):
             value.buffer.name = self.names[node]
@@ -112,7 +112,7 @@ def _value(form: GraphForm, argument: Node) -> Any:
 
 
 def reason(form: GraphForm, node: Node, triton: bool) -> str:
-    """Return why a call is left to eager wherever it stands, or nothing. ``triton``: by kernels in Triton."""
+    """Return why a call is left to eager in any run, or "". ``triton`` is True for kernels in Triton."""
     try:
         values = [form.values[value][0] for value in node.all_input_nodes if value not in form.literals]
         if all(value is not None for value in (*values, form.values[node][0])) and node.users:
@@ -124,10 +124,10 @@ def reason(form: GraphForm, node: Node, triton: bool) -> str:
 
 
 def _shows_later(form: GraphForm, node: Node, triton: bool) -> str:
-    """Return why a call should be left to eager because of what comes behind it, or nothing.
+    """Return why a call should be left to eager because of the calls that use its result, or "".
 
-    A long sum that is added in another order than eager's falls to the other side of a rounding now and then. In half
-    precision this is within what t = -5 allows. It is not behind a call whose terms cancel: a sum, a product, a norm.
+    A long sum that is added in another order than eager's is sometimes rounded to a neighbouring number. In half
+    precision t = -5 allows this, but not after a further call whose terms may cancel: a sum, a product, a norm.
     """
     op, values = form.call(node).op, enumerate(form.values[node])
     places = [place for place, value in values if value is not None and reorders(op, value.dtype, triton)]
@@ -158,7 +158,7 @@ def reorders(op: str, dtype: torch.dtype, triton: bool) -> bool:
 
 
 def cancelling(dtypes: Set[torch.dtype | None]) -> frozenset[str]:
-    """Return the operators behind which a rounding of a value shows, by the dtypes that the graph has in it."""
+    """Return the operators whose results show how an operand was rounded, by the dtypes of the graph's values."""
     return CANCELLING | DOUBLING if torch.float16 in dtypes else CANCELLING
 
 
@@ -203,7 +203,7 @@ def _copies(form: GraphForm, node: Node) -> bool:
 
 
 def _excluded(form: GraphForm, run: Sequence[Node], reasons: dict[Node, str]) -> bool:
-    """Return True if the run has calls that are to be left to eager, or its pattern may match some."""
+    """Return True if the run, or another one that its pattern may match, has calls that are left to eager."""
     calls, ops = form.operators, [form.call(node).op for node in run]
     names = [form.call(node).op for node in calls]
     places = (calls[i : i + len(run)] for i in range(len(calls)) if names[i : i + len(run)] == ops)

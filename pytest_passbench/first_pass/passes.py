@@ -18,13 +18,13 @@ from pytest_passbench.fusion.triton_text import helpers
 
 WIDTH = 100
 KERNEL = "kernel_without_name"
-"""Stands for a kernel's name until it is known whether there are several."""
+"""A placeholder for a kernel's name, until the number of kernels is known."""
 NOTE = "the elements of a program; the interpreter pays per program"
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way through the wrapper: what has to hold, what tells it from other ways, its lines and its kernel's text."""
+    """A way through the wrapper: its conditions, the layouts that it requires, its lines and its kernel's text."""
 
     conditions: list[Condition]
     layouts: list[Condition]
@@ -58,7 +58,7 @@ def _file(doc: str, head: str, pieces: Sequence[str], stem: str) -> str:
 
 
 def pattern(part: Part) -> str:
-    """Return the functions that say what is matched, and what the wrapper gets."""
+    """Return the text of ``pattern`` and ``replacement_args``: the calls to match, and the wrapper's arguments."""
     names, printer = part.names, Python(part.names)
     arguments = [names[value] for value in part.arguments]
     body = "".join(f"    {names[node]} = {printer.call(node)}\n" for node in part.nodes)
@@ -74,7 +74,7 @@ def wrapped_call(head: str, items: Iterable[str]) -> str:
 
 
 def _ways(part: Part, columns: Sequence[Column], printed: Callable[[FusedKernel], Way]) -> list[Way]:
-    """Return the ways for all matches, those that ask for most constants first."""
+    """Return the ways for all matches, those with the most conditions on constants first."""
     tracer = Traces(part)
 
     def way(group: Sequence[Column]) -> Way:

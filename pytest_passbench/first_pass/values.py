@@ -35,7 +35,7 @@ class TensorForm:
 
 
 def values_of(gm: GraphModule, subgraph: Subgraph) -> dict[int, TensorForm | None]:
-    """Return the forms of a graph's nodes on a subgraph's inputs, by place. None stands for what is no tensor.
+    """Return the forms of a graph's nodes on a subgraph's inputs, by place; None for a value that is no tensor.
 
     Fake tensors carry no data. The graph runs on example inputs instead if a shape depends on values, or if it has a
     convolution, whose strides fake tensors get wrong.
@@ -53,7 +53,7 @@ def values_of(gm: GraphModule, subgraph: Subgraph) -> dict[int, TensorForm | Non
 
 
 class _ValueRecorder(Interpreter):
-    """An interpreter that notes what each value is."""
+    """An interpreter that notes the form of each value."""
 
     def values(self, inputs: list[Any]) -> dict[int, TensorForm | None]:
         values: dict[int, TensorForm | None] = {}

@@ -1,4 +1,4 @@
-"""A pass for a task as files: made first, then written, so that nothing is written of a pass that cannot be made."""
+"""A pass for a task as files. They are all made before one is written, so a pass that fails leaves no files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOTE = "Kernels of the generator, with each value rounded where eager stores it.
 
 @dataclass
 class Draft:
-    """The files of a pass by name, and what is said about it: the matched operators, and the others with reasons."""
+    """The files of a pass by name, the operators that it matches, and those that it leaves to eager with reasons."""
 
     files: dict[str, str] = field(default_factory=dict)
     matched: dict[str, str] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from pytest_passbench.core.task import TensorSpec
 Inputs = dict[str, Any] | tuple[Any, ...]
 
 SAMPLED_ELEMENTS = 65536
-"""Statistics of larger values are taken from about that many of their elements, evenly spread."""
+"""The statistics of a value with more elements come from about this many of them, evenly spread."""
 
 
 @dataclass

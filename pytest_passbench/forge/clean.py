@@ -156,7 +156,7 @@ def literals(node: fx.Node) -> list[Any]:
 
 
 def is_low_literal(literal: Any, other: Any) -> bool:
-    """Return True if ``literal`` is float32's, and ``other``, from the graph's bfloat16 capture, is bfloat16's."""
+    """Return True if ``literal`` is float32 or one of its extremes, and ``other`` is bfloat16 or the same extreme."""
     if literal is torch.float32 and other is torch.bfloat16:
         return True
     high, low = torch.finfo(torch.float32), torch.finfo(torch.bfloat16)
@@ -164,7 +164,7 @@ def is_low_literal(literal: Any, other: Any) -> bool:
 
 
 def lift(captured: Captured) -> None:
-    """Turn such values of ``captured`` into placeholders, in place. They keep their recorded statistics."""
+    """Turn values that the printer cannot write into placeholders, in place. They keep their recorded statistics."""
     graph = captured.module.graph
     for node in list(graph.nodes):
         if _unspellable(node):
@@ -177,7 +177,7 @@ def lift(captured: Captured) -> None:
 
 
 def _unspellable(node: fx.Node) -> bool:
-    """Return True if the printer cannot write this node. Calls of the same form are tried once."""
+    """Return True if the printer cannot write this node. Calls with the same types of literals are tried once."""
     if node.op not in ("call_function", "call_method"):
         return node.op in ("get_attr", "call_module")
     key = (node.op, node.target, tuple(type(a) for a in literals(node)))

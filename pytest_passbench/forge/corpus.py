@@ -73,7 +73,7 @@ def _graphs(model: torch.nn.Module, case: ModelCase, variant: Variant, execute: 
 
 
 def adopt(graph: Graph, real: list[Graph]) -> bool:
-    """Give a graph of shapes the statistics of the one at the first size. Return False if their operators differ."""
+    """Give a graph, in place, the statistics of the one at the first size. Return False if their operators differ."""
     if graph.index >= len(real) or not _agree(graph.captured, real[graph.index].captured):
         return False
     values = real[graph.index].captured.values

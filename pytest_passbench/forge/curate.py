@@ -1,8 +1,8 @@
 """From an operator sequence to a task file: its places in a corpus are drawn, checked by every rule, and written.
 
 The corpus is one model's or that of many. A task has one operator sequence, with many sources, dtypes and shapes.
-Recorded inputs are widened, and made larger, until they pass every rule: a relu that never sees 6, or a bias that
-moves nothing, is reached by scaling a weight or an activation before it.
+Recorded inputs are widened and scaled until they pass every rule. If a relu's input never exceeds 6, or a bias
+changes no output, a weight or an activation before it is scaled.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ REPAIRABLE = ("idle_inputs", "flat_clamps", "idle_activations", "removable", "nu
 ACTIVATION_FACTORS = (1.0, 8.0)
 """Factors for all activations, tried in turn until no null answer passes below t = 0."""
 FACTORS = (2.0, 4.0, 16.0, 0.25, 64.0)
-"""By how much a single input is scaled, in the order in which it is tried."""
+"""The factors by which a single input is scaled, in the order in which they are tried."""
 MAX_STEPS = 5
 """The most inputs that are scaled for one subgraph."""
 MAX_MAGNITUDE = 1e4
-"""No mean or deviation is scaled beyond this: float16 has no larger squares."""
+"""Means and standard deviations are scaled to less than this: float16 has no number above 65,504."""
 
 
 @dataclass(frozen=True)
 class CuratedInstances:
-    """The instances that a task gets, why others were refused (``rule: text``), and the number of places of all."""
+    """The instances of a task, why others were refused (``rule: text``), and how often the sequence occurs."""
 
     instances: list[Instance]
     refusals: list[str]
@@ -143,7 +143,7 @@ def measured(instance: Instance) -> tuple[Instance | None, str]:
 
 
 def curated(instance: Instance) -> tuple[Instance | None, list[str]]:
-    """Return the instance with inputs that pass every rule, or None and the last complaints."""
+    """Return the instance with inputs that pass every rule, or None and complaints about its inputs."""
     best, last = None, ["runs: nothing was tried"]
     for factor in ACTIVATION_FACTORS:
         inputs, changed = condition(instance.inputs, factor)
@@ -194,7 +194,7 @@ def rounded(spec: TensorSpec) -> TensorSpec:
 
 
 def candidates(probe: Probe, complaint: str) -> Iterator[tuple[int, float]]:
-    """Yield the number of an input and its factor: those nearest to what is complained about, weights first."""
+    """Yield the place of an input and a factor: weights first, then those nearest to the node of the complaint."""
     nodes = [node for node in probe.pure.graph.nodes if node.op == "placeholder"]
     near = [node for node in _upstream(probe, complaint) if node in nodes]
     specs = {node: probe.subgraph.inputs[place] for place, node in enumerate(nodes)}
@@ -222,7 +222,7 @@ def _upstream(probe: Probe, complaint: str) -> list[fx.Node]:
 
 
 def spread(instances: Sequence[Instance], limit: int) -> list[Instance]:
-    """Return at most ``limit`` of them: the least represented dtype, architecture and size comes next."""
+    """Return at most ``limit`` instances: one of the least represented dtype, architecture and size comes next."""
     left, selection = list(instances), list[Instance]()
     counters: dict[str, Counter[object]] = {name: Counter() for name in ("dtype", "origin", "variant", "source")}
     while left and len(selection) < limit:

@@ -17,7 +17,7 @@ from pytest_passbench.forge.clean import is_inplace, writes_inside
 from pytest_passbench.suite.opnames import yields_tuple
 
 MODEL_NAME = "passbench_name"
-"""The key of a node's meta data that has the model's name of its value, if the node has another one."""
+"""The key in a node's ``meta`` of the name that its value has in the model, if the node's name differs."""
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ MIN_RELATIVE_SPREAD = 1e-3
 """A spread below this share of the mean's absolute value counts as constant."""
 SPREAD = 0.1
 FLOOR, FLOOR_SPREADS = 0.05, 2.0
-"""An input that is at least FLOOR_SPREADS spreads above 0 stays above this share of its mean, as a variance must.
+"""An input whose mean is at least FLOOR_SPREADS spreads gets FLOOR times its mean as minimum, as a variance needs.
 
 A smaller mean gets no floor: about half of the values would be clamped to it.
 """
 MAX_MAGNITUDE = 1e4
-"""Numbers from here on are a mask's filling. Such a mean or minimum gives ``MASK``, a maximum a plain spread."""
-MASK = (-2.0, 2.0)
+"""A number of this magnitude or more fills a mask. An input with such a mean or minimum gets the statistics MASK."""
+MASK = (-2.0, 2.0)  # mean and standard deviation
 
 
 def is_float(spec: TensorSpec) -> bool:

@@ -95,7 +95,7 @@ def lower_graph(module: fx.GraphModule, follows: frozenset[str], dtype: str) -> 
 
 
 def lower_literal(value: Any, dtype: str) -> Any:
-    """Return ``torch.float32``, its least and its greatest number as those of ``dtype``, and others as they are."""
+    """Return ``dtype`` for float32, its extremes for those of float32, and any other value as it is."""
     if value is torch.float32:
         return getattr(torch, dtype)
     if isinstance(value, float) and abs(value) == torch.finfo(torch.float32).max:

@@ -26,7 +26,7 @@ FAILED = ".failed"
 """The suffix of a file with the reason of a failed job."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 MIN_DATA_BYTES = 2 << 30
-"""The least memory that a job may allocate. Its share of the machine's is more, as a rule."""
+"""The least bytes that a job may allocate. Its share of the machine's memory is mostly larger."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,10 @@ def limit_memory(processes: int) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Have this process keep what it frees, if the C library can.
+    """Make this process keep the memory that it frees, if the C library can.
 
-    A graph is run several times on large tensors. To give their pages back and ask for them anew takes a quarter of
-    the time.
+    A graph is run several times on large tensors. Returning their pages to the system, and asking for new ones, takes
+    a quarter of the time.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -23,17 +23,17 @@ from pytest_passbench.suite.opnames import op_name
 QUOTA = 6
 """The most subgraphs of a task."""
 MAX_RUNS = 100
-"""The most runs of operators that are tried, if not three for each task asked for are more."""
+"""The most runs of operators that are tried, or three for each requested task if those are more."""
 MAX_PLACES = 3
 """The most places of an operator that short runs are taken from."""
 SHORT = tuple((before, after) for before in range(7, -1, -1) for after in range(max(1, 2 - before), 9 - before))
-"""The short runs about an operator, of 2 to 8 calls: those before it, and those from it on."""
+"""The short runs around an operator, of 2 to 8 calls: how many before it, and how many from it on."""
 MAX_MERGES = 200
 
 
 @dataclass
 class ModelTasks:
-    """The tasks of a model, and the runs of operators that were refused: of each, the rule and what it says."""
+    """The tasks of a model, and the runs of operators that were refused, each with the rule and its complaint."""
 
     requested: int
     tasks: list[Task] = field(default_factory=list)
@@ -56,7 +56,7 @@ class ModelTasks:
 def make(case: ModelCase, count: int, progress: ProgressLines, remedy: str | None = None) -> ModelTasks:
     """Return up to ``count`` tasks of ``case``: of its fusible runs and repeated n-grams, the most valuable first.
 
-    Short runs about operators that these leave out come after them. Raises UserError, with ``remedy``, if the model
+    Short runs around operators that these leave out come after them. Raises UserError, with ``remedy``, if the model
     cannot be captured.
     """
     progress.stage(f"capturing {case.name}")
@@ -85,7 +85,7 @@ class _RunSearch:
         self.tried: set[Ops] = set()
 
     def run(self) -> None:
-        """Try the fusible and the repeated runs, then short ones: first about operators that no task has yet."""
+        """Try the fusible and the repeated runs, then short ones, first around operators that no task has yet."""
         self.progress.stage(
             f"looking for runs in {counted(len(self.graphs), 'graph')} with {counted(len(self.names), 'operator')}"
         )
@@ -133,7 +133,7 @@ class _RunSearch:
 
 
 def most_frequent(refusals: Sequence[str]) -> tuple[str, str]:
-    """Return the rule that refused most of a run's instances, and what it said first."""
+    """Return the rule that refused most of a run's instances, and its first complaint."""
     if not refusals:
         what = "an input of the run is float16, bfloat16 or complex"
         return "inputs", f"{what}: give the model in float32, its other dtypes are made of it"

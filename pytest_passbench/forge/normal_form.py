@@ -1,7 +1,7 @@
 """The normal form of a graph: a hash that is equal for two graphs that compute the same in another spelling.
 
-Operands of commutative operators have no order. Identities and casts to the same dtype are left out. Names of one
-layout operation are one: ``view``, ``reshape``, ``flatten`` and ``unsqueeze`` give a shape, ``permute``,
+Operands of commutative operators have no order. Identities and casts to the same dtype are left out. Layout
+operations of one kind have one name: ``view``, ``reshape``, ``flatten`` and ``unsqueeze`` give a shape, ``permute``,
 ``transpose`` and ``movedim`` an order of dimensions. Consecutive ones are joined.
 
 Two graphs are the same task material if their canonical sources are equal. A normal form is coarser.
@@ -90,7 +90,7 @@ class _NormalForm:
             self.plain(node, call)
 
     def join(self, node: fx.Node, kind: str, detail: str, first: fx.Node) -> None:
-        """Label a layout operation. One of the same kind before it is passed over, since the last one decides."""
+        """Label a layout operation. Those of its kind directly before it are skipped: the last one decides."""
         before = self.stand(first)
         while self.labels[before].startswith(kind + " "):
             before = self.operands[before][0][1]
@@ -130,7 +130,7 @@ class _NormalForm:
     def literal(self, call: CanonicalCall, name: str, value: Any, operands: list[Edge]) -> str:
         """Return an argument as text; values of the graph in it are added to ``operands``."""
         if isinstance(value, fx.Node):
-            if value not in self.labels and value not in self.stands:  # a number that was read off a tensor's form
+            if value not in self.labels and value not in self.stands:  # a number from a tensor's shape
                 return repr(self.values[value])
             operands.append((f"{name}{len(operands)}", self.stand(value)))
             return "<>"
@@ -148,7 +148,7 @@ class _NormalForm:
 
 
 def _dims(node: fx.Node, first: fx.Node, rank: int) -> list[int]:
-    """Return the order of dimensions that a layout operator gives, read off its result on dimensions of all sizes."""
+    """Return the order of dimensions that a layout operator gives, from a call on dimensions of different sizes."""
     probe = torch.empty(tuple(range(2, rank + 2)), device="meta")
     return [size - 2 for size in call(node, lambda operand: probe if operand is first else operand).shape]
 
@@ -180,7 +180,7 @@ def _about(edges: list[Edge], colours: Mapping[fx.Node, str]) -> list[str]:
 
 
 def _alive(form: _NormalForm) -> set[fx.Node]:
-    """Return the values that an output depends on. An input that only an identity or a cast names is none."""
+    """Return the values that an output depends on, without inputs that only an identity or a cast takes."""
     alive: set[fx.Node] = set()
     waiting = list(form.outputs)
     while waiting:

@@ -1,4 +1,4 @@
-"""A subgraph run by eager, for the curation rules: its values, whether its outputs notice a wrong one, and its time.
+"""A subgraph run by eager, for the curation rules: its values, whether a wrong value shows in its outputs, its time.
 
 Null answers, which need no computation, are compared with its outputs.
 Eager's time is for the selection of subgraphs only. It is no careful measurement.
@@ -38,9 +38,9 @@ Values = dict[fx.Node, Any]
 
 
 def null_from(expected: Tensors, inputs: Tensors, stale: Tensors | None = None) -> int:
-    """Return the smallest t at which null answers pass on every output of a subgraph, or ``NEVER``.
+    """Return the smallest t at which every output of a subgraph passes with a null answer, or ``NEVER``.
 
-    They are zeros, ones, the mean, every input of the right shape, and another call's output (``stale``).
+    Null answers are zeros, ones, the mean, every input of the right shape, and another call's output (``stale``).
     """
     levels = []
     for index, output in enumerate(expected):

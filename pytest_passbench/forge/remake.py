@@ -69,13 +69,13 @@ mean add div mul mul add
 """The operator sequences of the lite tasks."""
 MAX_LITE_SUBGRAPHS, MAX_TRAIN_SUBGRAPHS, MIN_SUBGRAPHS = 5, 6, 3
 QUOTAS = ((0.50, 9), (0.90, 17), (1.0, 40))
-"""(share, subgraphs): the most subgraphs of tasks up to that share; tasks of more architectures come later."""
+"""(share, subgraphs): the most subgraphs of a task in the first ``share`` of the tasks, few architectures first."""
 SHORT = ((1, 1), (0, 2), (2, 1), (1, 2), (0, 3), (2, 3), (3, 2), (4, 4))
-"""The short runs that are tried about an operator that no task has: operators before it, and from it on."""
+"""The short runs that are tried around an operator that no task has: how many before it, and from it on."""
 
 
 def save_graphs(graphs: Sequence[Graph], path: Path) -> int:
-    """Write the graphs that have a spelling, and return how many these are."""
+    """Write the graphs that can be printed as source text, and return their number."""
     documents = [document for graph in graphs if (document := _document(graph)) is not None]
     write_text(path, json.dumps(documents))
     return len(documents)
@@ -166,7 +166,7 @@ class Recipe:
         return [*suite, *rest]
 
     def make(self, folder: str, suffix: str, works: Iterable[tuple[str, Callable[[Path], object]]]) -> None:
-        """Make a file of each name by a job of its own; the reasons of those that fail lie beside the files."""
+        """Run a job for each name, which makes a file. If it fails, a file with the reason lies beside the others."""
         jobs = []
         for name, work in works:
             target = self.work / folder / f"{name.replace('/', '__')}{suffix}"
@@ -209,7 +209,7 @@ class Recipe:
         return [read_task(path) for path in sorted((self.work / "curated").glob("*.task.yaml"))]
 
     def uncovered(self) -> list[TaskOutline]:
-        """Return short sequences about the operators of the corpus that no curated task has yet."""
+        """Return short sequences around the operators of each model's first graph that no curated task has yet."""
         covered = {op for task in self.curated() for op in task.header.ops}
         done = {path.name.partition(".")[0] for path in (self.work / "curated").iterdir()}
         new = {name for graphs in self.corpus.values() for name in windows.names(graphs[0])} - covered
@@ -249,7 +249,7 @@ def _curate(outline: TaskOutline, corpus: Corpus, target: Path) -> None:
 def split(tasks: Sequence[Task], count: int) -> tuple[list[Task], list[Task]]:
     """Return ``count`` tasks for the suite, and the rest, tagged ``train``. The lite tasks belong to the suite.
 
-    The least valuable tasks leave first, unless one alone has some operator. No two tasks share an operator
+    The least valuable tasks leave first, except the only task with some operator. No two tasks share an operator
     sequence, so the two splits have none in common.
     """
     holders = Counter(op for task in tasks for op in set(task.header.ops))
@@ -264,7 +264,7 @@ def split(tasks: Sequence[Task], count: int) -> tuple[list[Task], list[Task]]:
 
 
 def value(task: Task) -> float:
-    """Return the value of a task. More subgraphs, all three dtypes and at least three operators make it larger."""
+    """Return the value of a task: it grows with its subgraphs (up to 14), its operators (up to 5) and all dtypes."""
     complete = {s.dtype for s in task.subgraphs} >= set(DTYPES)
     return min(len(task.subgraphs), 14) + 4.0 * complete + 3.0 * min(len(task.header.ops), 5)
 

@@ -24,7 +24,7 @@ from pytest_passbench.suite.batching import is_batching
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.opnames import is_metadata, op_name, operator_sequence
 
-FAR_OFF = 64  # times eager's greatest error; 2 are allowed, and rounding adds a few
+FAR_OFF = 64  # times eager's greatest error: twice that error is allowed, and rounding adds a little
 Tensors = Sequence[torch.Tensor]
 Graph = Callable[..., Tensors]
 Rule = Callable[[Probe], Iterator[str]]
@@ -66,7 +66,7 @@ def constant_outputs(probe: Probe) -> Iterator[str]:
 
 
 def deterministic(probe: Probe) -> Iterator[str]:
-    """Yield outputs of which eager gives different bits on the same inputs."""
+    """Yield outputs whose bits differ between two eager runs on the same inputs."""
     with torch.no_grad():
         repeated = probe.module(*(value.clone() for value in probe.inputs))
     for index, (first, second) in enumerate(zip(probe.outputs, repeated, strict=True)):
@@ -207,7 +207,7 @@ def _bits(value: torch.Tensor) -> torch.Tensor:
 
 
 def thrown_away(probe: Probe) -> Iterator[str]:
-    """Yield operators most of whose result nothing reads, since leaving them out is no work of a compiler."""
+    """Yield operators whose result is mostly not read: leaving out such work is not what a compiler pass is for."""
     for node in probe.pure.graph.nodes:
         if node.op not in ("call_function", "call_method") or is_metadata(node) or canonical(node).op in MOVES:
             continue

@@ -1,4 +1,4 @@
-"""The choice of the operator sequences that become tasks. Greedy: rare operator bigrams and all families count."""
+"""The greedy choice of the operator sequences that become tasks: rare operator bigrams and all modalities count."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def is_worth(choice: SequenceChoice) -> bool:
 def about_new(
     choices: Iterable[SequenceChoice], covered: Collection[str], operators: Callable[[SequenceChoice], Ops]
 ) -> Iterator[SequenceChoice]:
-    """Yield the sequences about an operator that no task covers yet: at most :data:`MAX_TRIES` for each of these.
+    """Yield the sequences with an operator that no task covers yet, at most :data:`MAX_TRIES` for each such operator.
 
-    ``operators`` returns those of a sequence that count. ``covered`` may grow meanwhile.
+    ``operators`` returns the operators of a sequence that count. ``covered`` may grow while the sequences are drawn.
     """
     tries: Counter[str] = Counter()
     for choice in choices:
@@ -103,8 +103,8 @@ MAX_TASKS_PER_CASE = 5
 MAX_ALONE = 0.5
 """The greatest share of tasks from one architecture alone."""
 CONVOLUTIONAL, OUTPUTS = 0.3, 0.45
-"""The shares of tasks with a convolution and with two outputs or more, up to which these are preferred. The
-published suite has 32 % of its subgraphs with a convolution. Some sequences fail the rules, hence the margin.
+"""The shares of tasks with a convolution, and with two outputs or more, up to which such tasks are preferred. In the
+published suite, 32 % of the subgraphs have a convolution. Some sequences fail the rules, hence the margin.
 """
 WANTED_OPERATORS = frozenset(("multi_head_attention_forward", "hardsigmoid", "prelu", "triu", "tile", "full", "min",
                               "abs"))  # fmt: skip
@@ -176,7 +176,7 @@ class _SequenceSelection:
         return heavy * (worth / crowd + 0.3 * min(len(choice.cases), 6)) + self.preference(choice)
 
     def preference(self, choice: SequenceChoice) -> float:
-        """Return the additional value of what the published tasks have, while too few chosen ones have it."""
+        """Return the additional value of features of the published tasks that too few chosen sequences have."""
         rare = sum(2.0 for op in WANTED_OPERATORS.intersection(choice.ops) if self.operators[op] < 3)
         rare += sum(1.5 for pair in WANTED_PAIRS.intersection(pairwise(choice.ops)) if self.bigrams[pair] < 3)
         convolutional = choice.is_convolutional and self.kinds["convolutional"] < CONVOLUTIONAL * self.count

@@ -17,7 +17,7 @@ from pytest_passbench.suite.find import TaskRef
 
 @dataclass(frozen=True)
 class Complaint:
-    """An objection of a rule to one subgraph (empty for a whole task)."""
+    """An objection of a rule to one subgraph, or to a whole task if ``subgraph`` is empty."""
 
     task: str
     subgraph: str
@@ -71,7 +71,7 @@ def form_of(probe: Probe) -> NormalForms:
 
 
 def renamed(refs: Sequence[TaskRef]) -> Iterator[Complaint]:
-    """Yield tasks with the operators of another one."""
+    """Yield a complaint for each task with the operator sequence of an earlier task."""
     owners: dict[tuple[str, ...], str] = {}
     for ref in refs:
         if ref.header.ops and (other := owners.setdefault(ref.header.ops, ref.id)) != ref.id:
@@ -79,7 +79,7 @@ def renamed(refs: Sequence[TaskRef]) -> Iterator[Complaint]:
 
 
 def duplicates(forms: Iterable[NormalForms]) -> Iterator[Complaint]:
-    """Yield subgraphs that are another one in another spelling, and tasks that are, but for shapes and dtypes."""
+    """Yield subgraphs that repeat an earlier one in another spelling, and tasks that do but for shapes and dtypes."""
     same: dict[str, NormalForms] = {}
     alike: dict[str, NormalForms] = {}
     reported: set[tuple[str, str]] = set()

@@ -162,7 +162,7 @@ def case_of_hub(name: str) -> ModelCase:
 
 @contextmanager
 def as_user_error(case: ModelCase, remedy: str | None) -> Iterator[None]:
-    """Limit the memory meanwhile, and raise UserError, with ``remedy``, for what the model raises."""
+    """Limit the memory inside the block, and raise UserError, with ``remedy``, for any exception of the model."""
     with limited_memory():
         try:
             yield
@@ -173,7 +173,7 @@ def as_user_error(case: ModelCase, remedy: str | None) -> Iterator[None]:
 
 
 def fault_of(case: ModelCase, error: Exception, remedy: str | None) -> UserError:
-    """Return the message for a case that cannot be captured.
+    """Return the error for a case that cannot be captured.
 
     ``torch.compile`` wraps what a model raises. So the model is run again without it, for the plain cause.
     """
@@ -199,13 +199,13 @@ def fault_of(case: ModelCase, error: Exception, remedy: str | None) -> UserError
 
 
 def user_fault(what: str, cause: BaseException, where: str | Path, remedy: str | None = None) -> UserError:
-    """Return the message that a user's code raised ``cause``, with its own line in place of ``where`` if known."""
+    """Return the error that a user's code raised ``cause``, at the line of that code if known, else at ``where``."""
     text = line(str(cause).strip().partition("\n")[0], 300)
     return UserError(f"{what}{type(cause).__name__}: {text}", where=user_line(cause) or where, remedy=remedy)
 
 
 def user_line(error: BaseException) -> str | None:
-    """Return ``file:line`` of the last frame in the user's own code, or None if no frame is."""
+    """Return ``file:line`` of the last frame in the user's own code, or None if there is no such frame."""
     frames = traceback.extract_tb(error.__traceback__)
     user_frames = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)]
     if not user_frames:

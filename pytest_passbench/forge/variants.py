@@ -58,7 +58,7 @@ ACTIVATIONS: dict[str, tuple[tuple[str, Form], ...]] = {
 
 
 def flat_clamps(probe: Probe) -> Iterator[str]:
-    """Yield clamps of which the inputs do not reach both sides, on these inputs or on others of the same record."""
+    """Yield clamps whose inputs do not reach both bounds, on these inputs or on others of the same record."""
     if any(clamp_forms(call) for _, call in _calls(probe)):
         others = (Probe(probe.task, probe.subgraph, seed) for seed in OTHER_SEEDS)
         yield from dict.fromkeys(text for drawn in (probe, *others) for text in _flat(drawn))

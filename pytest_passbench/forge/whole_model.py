@@ -36,7 +36,7 @@ def whole_model(case: ModelCase, remedy: str | None = None) -> tuple[Task, list[
     """Return a model as a task, with a subgraph for each of its sizes, and the operators that no task can have.
 
     The results of those operators are inputs instead.
-    Inputs and weights have the statistics of one forward pass, and a spread where they had none. Raises UserError,
+    Inputs and weights have the statistics of one forward pass, and a spread if they had none. Raises UserError,
     with ``remedy``, for a model that fails, and for one that ``torch.compile`` captures in several graphs or none.
     """
     torch._dynamo.utils.counters.clear()
@@ -52,7 +52,7 @@ def whole_model(case: ModelCase, remedy: str | None = None) -> tuple[Task, list[
 
 
 def _only(case: ModelCase, captures: list[Captured]) -> Captured:
-    """Return the one graph of a model. Raises UserError if there are several or none, or if a part is outside."""
+    """Return the one graph of a model. Raises UserError if there are several or none, or if it lacks a part."""
     breaks = torch._dynamo.utils.counters["graph_break"]
     if not any(node.op.startswith("call_") for captured in captures for node in captured.module.graph.nodes):
         remedy = "name a module that computes with tensors, and without torch.compiler.disable"
@@ -111,7 +111,7 @@ def _subgraph(case: ModelCase, number: int, captured: Captured, graph: str) -> S
 
 
 def _spec(name: str, node: fx.Node, captured: Captured) -> TensorSpec:
-    """Return an input as the judge draws it. A single number, such as an epsilon, stays what it is."""
+    """Return an input as the judge draws it. A single number, such as an epsilon, keeps its value."""
     value = captured.values.get(node.name)
     if value is None:
         example = node.meta["example_value"]
@@ -125,7 +125,7 @@ def _spec(name: str, node: fx.Node, captured: Captured) -> TensorSpec:
 def operator_times(task: Task, subgraph: Subgraph) -> dict[str, tuple[str, float]]:
     """Return for each variable of a graph's text its operator, and the least seconds that eager's call took.
 
-    They say where a model's time goes. They are no careful measurement.
+    The seconds show which operators take most of a model's time. They are no careful measurement.
     """
     module = build_graph(task.graphs[subgraph.graph], str(task.path))
     inputs = example_inputs(subgraph)

@@ -1,4 +1,4 @@
-"""Windows: the fusible and the typical runs of a corpus, those about some operators, and the places of a sequence.
+"""Windows: the fusible and the typical runs of a corpus, those around some operators, the places of a sequence.
 
 Typical n-grams come from folding, as in byte-pair encoding: the most frequent pair of neighbours in the corpus
 becomes one token, again and again. A token's expansion is an n-gram that the corpus repeats (Sennrich et al., 2016,
@@ -27,19 +27,19 @@ from pytest_passbench.suite.opnames import is_metadata, is_random, op_name
 
 MAX_MERGES = 4000
 MAX_RUNS, MAX_RUN_OPERATORS = 16, 24
-"""The most distinct runs of one case, and operators of each run, that are searched for fusible parts."""
+"""The most distinct runs of one case that are searched for fusible parts, and the most operators of each."""
 MAX_OPERATORS = 33
 MIN_LENGTH, MAX_LENGTH = 4, 63
 """Bounds of a typical n-gram's length in operators."""
 REACHES = tuple((before, after) for before in (0, 1, 2, 4) for after in (1, 2, 3, 4, 6, 8))
-"""The runs about a heavy operator that are tried: operators before it, and operators from it on."""
+"""The runs around a heavy operator that are tried: how many operators before it, and how many from it on."""
 
 Ops = tuple[str, ...]
 Gram = Ops
 Token = tuple[Gram, int, int]
 Pair = tuple[Gram, Gram]
 RunRanges = dict[str, list[tuple[int, int]]]
-"""For the hash of a run's operators and shapes, its fusible ranges: the first operator and the end of each."""
+"""The fusible ranges (start, end) of a run, by the hash of the run's operators and shapes."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def real_ops(graph: Graph, start: int, end: int) -> Ops:
 
 
 def window(graphs: Sequence[Graph], place: int, start: int, end: int, kind: str) -> Iterator[Window]:
-    """Yield the window if it can be a subgraph: connected, nothing random, only tensors in and out."""
+    """Yield the window if it can be a subgraph: connected, nothing random, only tensors enter or leave it."""
     graph = graphs[place]
     nodes = calls(graph.graph)[start:end]
     if any(is_random(node) for node in nodes) or is_metadata(nodes[0]) or not connected(nodes):
@@ -81,9 +81,9 @@ def window(graphs: Sequence[Graph], place: int, start: int, end: int, kind: str)
 
 
 def fusible(graphs: Sequence[Graph], ranges: RunRanges | None = None) -> list[Window]:
-    """Return the fusible runs of a case's graphs at its first size, and those about a heavy operator.
+    """Return the fusible runs of a case's graphs at its first size, and the runs around a heavy operator.
 
-    A fused kernel can compute a convolution or an attention together with its neighbours: each sequence about one is
+    A fused kernel can compute a convolution or an attention together with its neighbours: each sequence around one is
     taken at most twice. Equal fusible runs are taken once. ``ranges`` has the fusible ranges of runs that were
     searched before, and gets those of the runs that are searched now.
     """
@@ -115,9 +115,9 @@ def about(
     kind: str,
     limit: float = math.inf,
 ) -> Iterator[Window]:
-    """Yield the runs about some operators at a case's first size, at most ``limit`` windows for each sequence.
+    """Yield the runs around some operators at a case's first size, at most ``limit`` windows for each sequence.
 
-    ``reaches`` are pairs: the operators before such an operator, and those from it on.
+    ``reaches`` are pairs of numbers: the operators before such an operator, and the operators from it on.
     """
     counts: Counter[Ops] = Counter()
     for place in first_size(graphs):
@@ -141,7 +141,7 @@ class Occurrence:
 
 
 def fold(sequences: Sequence[Sequence[str]], merges: int) -> dict[Gram, list[Occurrence]]:
-    """Return every n-gram that folding makes a token of, with all its places, in order of making.
+    """Return every n-gram that becomes a token, with all its places, in the order in which the tokens are made.
 
     Folding ends after ``merges`` tokens, or when no pair occurs twice. N-grams grow up to
     :data:`MAX_LENGTH` operators.
@@ -271,10 +271,10 @@ def _kernel_count(piece: GraphPiece) -> int | None:
 
 
 def fusible_runs(run: Sequence[fx.Node], values: dict[str, TensorSpec]) -> list[tuple[int, int]]:
-    """Return ranges of at least two operators of ``run`` that add no kernel, end to end.
+    """Return the ranges (start, end) of ``run`` that fuse into no more kernels than their first operator, in order.
 
-    Each range grows until the next operator would raise the number of kernels. It is then cut back to the longest
-    part that can be a graph of its own.
+    A range has two operators or more. It grows until the next operator would raise the number of kernels. It is
+    then cut back to the longest part that can be a graph of its own.
     """
     ranges, start = [], 0
     while start < len(run) - 1:

@@ -1,4 +1,4 @@
-"""One computation at several sizes: traces become one, whose sizes stand for a number in each of them."""
+"""One computation at several sizes: its traces become one trace, in which a size holds its number in each of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_passbench.fusion.ir import Buffer, Call, Trace, Unsupported, Value
 
 
 class _ByColumns:
-    """A number by its ``columns``: by them it is told from others, and written."""
+    """A number with a value for each trace: ``columns``, which decide equality, hash and text."""
 
     columns: tuple[Any, ...]
 
@@ -27,10 +27,10 @@ class _ByColumns:
 
 
 class Size(_ByColumns, int):
-    """A size that differs between traces: ``columns`` has it for each. As an int it is the first of them.
+    """A size that differs between traces: ``columns`` has its value in each. As an int it is the first value.
 
-    A comparison that the columns do not agree on raises Unsupported, and so does its value as a float. No such size
-    counts as 1, though a column may be 1.
+    A comparison that the columns do not agree on raises Unsupported, and so does the conversion to a float. A size
+    never equals 1 and is always above 1, even if a column is 1.
     """
 
     columns: tuple[int, ...]
@@ -108,7 +108,7 @@ class Size(_ByColumns, int):
 
 
 class SizedNumber(_ByColumns, float):
-    """A number that differs between traces: ``columns`` has it for each. Arithmetic on it raises Unsupported."""
+    """A number that differs between traces: ``columns`` has its values. Arithmetic on it raises Unsupported."""
 
     columns: tuple[float, ...]
 
@@ -128,7 +128,7 @@ class SizedNumber(_ByColumns, float):
 
 
 def columns(x: int, count: int) -> tuple[int, ...]:
-    """Return a size in each column."""
+    """Return a size's values in all columns."""
     return x.columns if isinstance(x, Size) else (x,) * count
 
 
@@ -163,7 +163,7 @@ class _Join:
         return Value(self.buffer([x.buffer for x in items]), sizes, _expanded(sizes, strides), offset)
 
     def join(self, items: Sequence[Any]) -> Any:
-        """Return what stands for the same argument of a call in all traces."""
+        """Return one argument for the same argument of a call in all traces. Raises Unsupported if there is none."""
         first = items[0]
         if isinstance(first, Value):
             return self.value(items)
@@ -207,7 +207,7 @@ class _Join:
 
 
 def _expanded(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """Return strides that are 0 where a dimension is expanded in some columns, and has one place in the others."""
+    """Return strides that are 0 for dimensions that are expanded in some columns, and of size 1 in the others."""
 
     def repeats(n: Size, step: int) -> bool:
         ends = zip(n.columns, columns(step, len(n.columns)), strict=True)

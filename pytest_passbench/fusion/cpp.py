@@ -1,8 +1,8 @@
 """The printer for C++: nests of loops as one function on the registers of passbench.h.
 
-What a nest reads or writes across its registers goes through tiles. A gather takes one instruction or more for each
-element, and a cache line for each lane. Where another loop runs along the memory, a square of registers is read by
-lines and transposed: figures are in benchmarks/LOG.md.
+A nest reads and writes elements that lie apart along its registers through tiles. A gather takes one instruction or
+more for each element, and a cache line for each lane. If another loop runs along the memory, a square of registers is
+read line by line and transposed instead (figures: benchmarks/LOG.md).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pytest_passbench.fusion.prelude import PARTS
 from pytest_passbench.fusion.triton_text import HELPERS
 
 LONGEST_ROW = 1 << 15
-"""The floats of a row's values that may be held from one sweep to the next."""
+"""The most floats of a row that a kernel keeps in a buffer from one sweep to the next."""
 
 RESERVED = frozenset({
     "i", "n", "t", "step", "lanes", "dtype", "tile", "height", *" ".join(PARTS).split(),
@@ -51,9 +51,9 @@ class Printer:
         self.nest, self.names = turned(nest), names
         loops = dict.fromkeys((*self.nest.rows, *self.nest.sweep, self.nest.lane))
         self.generic = generic
-        #: The names of loops' counters. They are numbered, so tensors with other dimensions may have the same text.
+        #: The names of loops' counters. Numbered names let nests over other dimensions have the same text.
         self.counters = {d: f"i{place}" for place, d in enumerate(loops)}
-        self.tiles: list[tuple[bool, str]] = []  # of the sweep that is being printed: written or read, and its line
+        self.tiles: list[tuple[bool, str]] = []  # of the sweep being printed: True if written, and its line
         self.stores = [_unrounded(store, generic) for store in nest.stores]
         self.nodes = below(tuple(self.stores))
         self.registers = registers(self.nodes, names)
@@ -78,7 +78,7 @@ class Printer:
     # -- stages
 
     def _stage(self, depth: int) -> list[str]:
-        """Return what is done once a row, then a sweep, at a depth of reduction."""
+        """Return the lines for a depth of reduction: those that run once for a row, then a sweep over it."""
         lanes, lines = "lanes" if self.nest.vertical else "1", []
         for x in self.nodes:
             if x.depth == depth and not (self._full(x) or x.constant or x.reduces):
@@ -86,7 +86,7 @@ class Printer:
         at_depth = [store for store in self.stores if store.value.depth == depth]
         lines += [self._put(store, lanes) for store in at_depth if not self._swept(store.access)]
         at_end = [x for x in self.nodes if x.reduces and x.operands[0].depth == depth]
-        reductions = [x for x in at_end if x.text != "squares"]  # the mean's reducer has those
+        reductions = [x for x in at_end if x.text != "squares"]  # the mean's reducer computes those
         full = [store for store in at_depth if self._swept(store.access)]
         if reductions or full:
             body = self._sweep_body(depth, reductions, full)
@@ -100,7 +100,7 @@ class Printer:
         return lines + [f"vec {self._name(x)} = r{x.operands[1].number}.squares();" for x in squares]
 
     def _ordered(self, x: Expression) -> bool:
-        """Return True for a sum that can be in the order of torch.sum: the lane is all of a row."""
+        """Return True for a sum that can be in the order of torch.sum: the loop over lanes runs over a whole row."""
         nest = self.nest
         row = math.prod(nest.sizes[d] for d in nest.sweep)
         return x.text == "total" and nest.sweep == (nest.lane,) and not nest.vertical and row <= LONGEST_ROW
@@ -136,7 +136,7 @@ class Printer:
         return body + [self._put(store, "lanes") for store in stores]
 
     def _need(self, x: Expression, depth: int, lines: dict[Expression, list[str]]) -> None:
-        """Add the lines that compute an expression in a sweep. What is costly is held in the row for later sweeps."""
+        """Add the lines that compute an expression in a sweep. A costly one is kept in a buffer for later sweeps."""
         if x in lines or x.constant or not self._full(x):
             return
         slots = math.prod(self.nest.sizes[d] for d in self.nest.sweep) * (16 if self.nest.vertical else 1)
@@ -158,7 +158,7 @@ class Printer:
             lines[x].append(f"pb::store(row{self.saved[x]}.data + {self._slot()}, {self._name(x)});")
 
     def _used_later(self, x: Expression, depth: int) -> bool:
-        """Return True if a sweep after that at ``depth`` needs an expression too."""
+        """Return True if a later sweep than the one at ``depth`` needs an expression too."""
         return any(x in user.operands and self._full(user) and user.depth > depth for user in self.nodes)
 
     # -- statements
@@ -228,7 +228,7 @@ class Printer:
         return nest.vertical and crosses(access, nest.sizes, nest.lane, nest.sweep[-1])
 
     def _tile(self, access: Access, written: bool) -> str:
-        """Return the register of a tile that a turn of the loop along it reads or writes."""
+        """Return the register of a tile that an iteration of the loop along the tile reads or writes."""
         rows, function = f"rows{len(self.tiles)}", "put_transposed" if written else "get_transposed"
         turn = self.counters[self.nest.sweep[-1]]
         place = re.sub(rf"\b{turn}\b", "tile", self._address(access))
@@ -288,7 +288,7 @@ class Printer:
         ])  # fmt: skip
 
     def _slot(self) -> str:
-        """Return the place of a value in the floats that are held of a row."""
+        """Return the index of a value in the buffer that keeps a row."""
         place, size = [], 1
         for d in reversed(self.nest.sweep):
             place.append(times_text(self.counters[d], size))
@@ -308,7 +308,7 @@ def _unrounded(store: Store, generic: torch.dtype | None) -> Store:
 
 
 def registers(nodes: Sequence[Expression], names: Mapping[Buffer, str]) -> dict[Expression, str]:
-    """Return the names of registers: those of the graph's values where there are some, each once."""
+    """Return a different name for each register: that of the graph's value if it has one."""
     used, result = {*names.values(), *RESERVED}, {}
     for x in nodes:
         result[x] = name = x.name if x.name and x.name not in used else f"{x.name}{'_' if x.name else 'v'}{x.number}"
@@ -325,7 +325,7 @@ def _block(lines: Sequence[str]) -> list[str]:
 
 
 def turned(nest: Nest) -> Nest:
-    """Return a nest without reductions with the loop inside along which most tiles can lie, if there is one."""
+    """Return a nest with the loop that most tiles can lie along inside, or the nest if it reduces or has no tiles."""
     if nest.vertical or any(x.reduces or x.text == "running" for x in below(nest.stores)):
         return nest
     places = accesses(nest.stores)

@@ -10,8 +10,8 @@ from pytest_passbench.fusion.lower import Element, Lowering, Rule, rules_into
 RULES: dict[str, Rule] = {}
 """The rules by the operator's name."""
 
-# Eager's own sqrt in float32 and rsqrt in half precision depend on the tensor's size in their last bit. These are
-# rounded once.
+# The last bit of eager's sqrt in float32, and of its rsqrt in half precision, depends on the tensor's size. The ones
+# here are rounded once.
 UNARY = {
     "sqrt": "pb::sqrt({0})", "rsqrt": "1 / pb::sqrt({0})", "reciprocal": "1 / {0}", "exp": "pb::exp({0})",
     "log": "pb::log({0})", "log1p": "pb::log1p({0})", "expm1": "pb::expm1({0})", "erf": "pb::erf({0})",
@@ -23,7 +23,7 @@ UNARY = {
     "tan": "each({0}, __builtin_tan)", "atan": "each({0}, __builtin_atan)",
     "log_sigmoid_forward": "lesser({0}, pb::vec{{}}) - pb::log1p(pb::exp(-pb::abs({0})))",
 }  # fmt: skip
-# Of other functions of doubles, eager's are faster than C's, lane by lane.
+# For other functions of doubles, eager is faster than calls of the C library, lane by lane.
 IN_DOUBLE = {
     "sqrt": "each({0}, __builtin_sqrt)", "rsqrt": "1 / each({0}, __builtin_sqrt)", "reciprocal": "1 / {0}",
     "sin": "sine({0}, 0, __builtin_sin)", "cos": "sine({0}, 1, __builtin_cos)",
@@ -54,7 +54,7 @@ def _same_dtype(call: Call) -> None:
 
 
 def moved(index: Index, dim: int, by: int) -> Index:
-    """Return the index of the element that lies further along a dimension."""
+    """Return the index of the element that lies ``by`` places further along a dimension."""
     return tuple(Affine(at.offset + by * (d == dim), at.steps) for d, at in enumerate(index))
 
 
@@ -92,7 +92,7 @@ RULES.update({name: Rule(_exact(texts), exact=True) for name, texts in EXACT.ite
 
 
 def _operands(lowering: Lowering, call: Call, index: Index, *names: str, rounded: bool = False) -> list[Expression]:
-    """Return operands as what the result consists of. Numbers are ``rounded`` to its dtype, or stay as they are."""
+    """Return operands in the result's kind. A number is rounded to a floating result's dtype only if ``rounded``."""
     kind, dtype, operands = kind_of(_result(call)), _result(call), []
     for name in names:
         item = call.arguments[name]
@@ -142,7 +142,7 @@ def _extremum(lowering: Lowering, call: Call, index: Index) -> Expression:
     _same_dtype(call)
     x, y = _operands(lowering, call, index, "self", "other")
     greatest, least = "greater({0}, {1})", "lesser({0}, {1})"
-    if x.kind == Kind.MASK:  # whose true is less than false
+    if x.kind == Kind.MASK:  # in which true, -1, is less than false
         greatest, least = "({0} | {1})", "({0} & {1})"
     return lowering.apply(greatest if call.name == "maximum" else least, x, y, kind=x.kind)
 

@@ -19,12 +19,12 @@ C_TYPES = {
 
 
 def c_type(dtype: torch.dtype, generic: torch.dtype | None = None) -> str:
-    """Return the C++ type of a dtype's elements: T for that which stands for any."""
+    """Return the C++ type of a dtype's elements: T for ``generic``, which stands for any floating dtype."""
     return "T" if dtype == generic else C_TYPES[dtype]
 
 
 REGISTER = 8
-"""The lanes of a register, as far as a schedule depends on them."""
+"""The number of lanes of a register that schedules assume."""
 
 HALVES = frozenset({torch.bfloat16, torch.float16})
 INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 
 def kind_of(dtype: torch.dtype) -> Kind:
-    """Return what registers have of a tensor of a dtype."""
+    """Return the kind of the registers that hold elements of a dtype."""
     kinds = {torch.bool: Kind.MASK, torch.float64: Kind.DOUBLE, **dict.fromkeys(INTEGERS, Kind.WHOLE)}
     return kinds.get(dtype, Kind.REAL)
 
@@ -54,7 +54,7 @@ class Buffer:
     """Memory of an argument, or of a call's result. ``number`` counts in the order of the computation.
 
     ``sizes`` and ``strides`` count elements. ``argument`` is the place among the inputs; ``maker`` is None for those.
-    ``name`` is that of the value in the user's graph, if there is one.
+    ``place`` is that among the results of ``maker``, ``name`` that of the value in the user's graph, if any.
     """
 
     number: int
@@ -130,8 +130,8 @@ Index: TypeAlias = tuple[Affine, ...]
 class Loops:
     """A domain: its sizes, and the dimensions that reductions run over.
 
-    ``parts`` has, for each loop, the dimension of tensors that it is a part of, and its step there. None for a loop
-    over no dimension of a tensor, such as that over a pool's window. Without ``parts`` each loop is a dimension.
+    ``parts`` has, for each loop, the dimension of tensors that it is a part of, and its step there. The dimension is
+    None for a loop over no dimension, such as that over a pool's window. Without ``parts`` each loop is a dimension.
     """
 
     sizes: tuple[int, ...]
@@ -139,7 +139,7 @@ class Loops:
     parts: tuple[tuple[int | None, int], ...] = ()
 
     def places(self) -> tuple[tuple[int | None, int], ...]:
-        """Return ``parts``, stated."""
+        """Return ``parts``, or what no parts stand for: each loop as a dimension."""
         return self.parts or tuple((d, 1) for d in range(len(self.sizes)))
 
     def dimensions(self) -> list[tuple[int, bool]]:
@@ -152,9 +152,9 @@ class Loops:
 
 @dataclass(frozen=True)
 class Access:
-    """Elements of a buffer, counted from its first, as the loops run. Without a buffer: that count itself.
+    """A place in a buffer, in elements from its first one, that depends on the loops. Without a buffer: that number.
 
-    ``strides`` are those of whole numbers that are looked up: the operands of the load.
+    The operands of a load are whole numbers. Each is multiplied by one of ``strides`` and added to the place.
     """
 
     buffer: Buffer | None
@@ -168,10 +168,10 @@ class Expression:
 
     ``text`` is C++ with ``{0}``, ``{1}`` for the operands, or ``load``, ``sum``, ``greatest``; ``total`` is a sum in
     the order in which ``torch.sum`` adds a row, as far as the loops allow, and ``chain`` one that adds each term in
-    turn. ``lanes`` is a sum in the order of eager's softmax of halves (``lanes T``: if T is one). ``mean`` and a C++
-    type is in the order of torch's norms of that type; then ``squares`` has the squared distances from it, and the
-    mean. ``varies`` has the dimensions it depends on, ``depth`` the number of reductions below it, one over another.
-    ``name`` and ``operator`` are those of the value in the user's graph.
+    turn. ``lanes`` is a sum in the order of eager's softmax of halves (``lanes T``: if T is a half). ``mean`` and a
+    C++ type is a mean in the order of torch's norms of that type; ``squares`` is the sum of its first operand, the
+    squared distances from that mean. ``varies`` has the dimensions that it depends on, ``depth`` the number of nested
+    reductions below it. ``name`` and ``operator`` are those of the value in the user's graph.
     """
 
     number: int
@@ -196,25 +196,25 @@ class Expression:
 
 
 def number_text(number: float) -> str:
-    """Return a number that differs between traces in C++ text: a mark that the printer makes a parameter of."""
+    """Return a number that differs between traces as C++ text: a mark that becomes a parameter."""
     return f"#{number}#"
 
 
 def size_text(size: int, outside: bool = False) -> str:
-    """Return a size, a step or an offset in C++ text: a mark that the printer makes a parameter or a literal of.
+    """Return a size, a step or an offset as C++ text: a mark that becomes a parameter or a literal.
 
-    ``outside``: the turns of an outer loop, which are a parameter however small.
+    ``outside`` is True for the number of iterations of an outer loop, which becomes a parameter even if it is small.
     """
     return f"@{size}!@" if outside else f"@{size}@"
 
 
 def times_text(counter: str, step: int) -> str:
-    """Return a loop's number times a step, as text."""
+    """Return a loop's counter times a step, as text."""
     return counter if step == 1 else f"{counter} * {size_text(step)}"
 
 
 def place_text(access: Access, counters: Mapping[int, str]) -> str:
-    """Return where an access lies in its buffer, as text. ``counters`` names the loops that count, by dimension."""
+    """Return where an access lies in its buffer, as text. ``counters`` has the loops' counters by dimension."""
     terms = [size_text(access.at.offset)] if access.at.offset else []
     terms += [times_text(counters[d], step) for d, step in enumerate(access.at.steps) if step and d in counters]
     return " + ".join(terms) or "0"
@@ -232,7 +232,7 @@ class Store:
 class Nest:
     """Loops in the order in which they run, and what is stored in them.
 
-    ``rows`` are the loops outside; in each turn of them the ``sweep`` runs once per stage. ``lane`` is the
+    ``rows`` are the outer loops; in each iteration of them the ``sweep`` runs once per stage. ``lane`` is the
     dimension that registers lie along: the last of the sweep, or (``vertical``) a loop outside of it.
     ``swept`` has all dimensions of the domain that the sweep stands for, ``laned`` those of the lane.
     """
@@ -265,7 +265,7 @@ def accesses(stores: tuple[Store, ...]) -> list[Access]:
 
 
 def crosses(access: Access, sizes: Sequence[int], lane: int, along: int) -> bool:
-    """Return True for floats apart along ``lane``, and next to each other along a loop that fills a register."""
+    """Return True for floats that lie apart along ``lane``, and in a row along a loop that fills a register."""
     if access.buffer is None or access.strides or kind_of(access.buffer.dtype) != Kind.REAL:
         return False
     steps = access.at.steps

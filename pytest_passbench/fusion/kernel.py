@@ -1,4 +1,4 @@
-"""A computation as one fused kernel: a C++ function from nests of loops, what it is called with, and its launch."""
+"""A computation as one fused kernel: a C++ function from nests of loops, its arguments, and its launch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pytest_passbench.plans.values import tensors_in
 FLAGS = ("-ffp-contract=off",)
 """The compiler's flags: a fused multiplication is written where eager has one."""
 LITERAL = 8
-"""The greatest size that the text has as a literal: what is so short is unrolled."""
+"""The greatest size that the text has as a literal, so that the compiler unrolls short loops."""
 WIDTH = 110
 
 
@@ -76,7 +76,7 @@ def kernel(
     """Return one kernel for a function or graph module on tensors like ``inputs``, whose values are not read.
 
     An input is a tensor, a number, or a tuple of these. With ``overwrite``, what the function writes to an input is
-    in its result alone. Raises Unsupported, with the operator that has no rule, if there is none.
+    in its result alone. Raises Unsupported if there is none, with the name of the operator that has no rule.
     """
     recorded = trace(function, inputs, overwrite)
     printed = source(name, schedule(recorded))
@@ -87,7 +87,8 @@ def kernel(
 class Source:
     """A C++ ``function``. Its parameters point to ``buffers``; then come ``sizes``, and further ``numbers``.
 
-    A template is a function ``NAME_loop`` of the type T; another function of its name takes a ``pb::dtype`` last.
+    With a generic dtype, the text has a template ``NAME_loop`` of the type T, and a function NAME that calls it. The
+    last argument of NAME is the ``pb::dtype``.
     """
 
     function: str
@@ -97,7 +98,7 @@ class Source:
 
     @property
     def text(self) -> str:
-        """The function behind all that it needs, to be compiled."""
+        """The text to compile: what the function needs, and the function."""
         return f"{prelude(self.function)}\n{self.function}"
 
 
@@ -108,7 +109,7 @@ def source(name: str, nests: Sequence[Nest], generic: torch.dtype | None = None)
     buffers = sorted((buffer for buffer in written | read if buffer), key=lambda buffer: buffer.number)
     names = pointers(buffers)
     lines = [line for nest in nests for line in Printer(nest, names, generic).text()]
-    if len(nests) == 1:  # a block of its own is there for nests that others follow
+    if len(nests) == 1:  # only one of several nests needs a block of its own
         lines = [line.removeprefix("  ") for line in lines[1:-1]]
     body, sizes = with_sizes("\n".join(f"  {line}" for line in lines))
     body, numbers = with_numbers(body)
@@ -145,7 +146,7 @@ def wrapped(head: str, items: Iterable[str], tail: str, width: int = WIDTH) -> s
 
 
 def pointers(buffers: Sequence[Buffer]) -> dict[Buffer, str]:
-    """Return the names of pointers: those of the graph's values where there are some, each once."""
+    """Return a different name for each pointer: that of the graph's value if it has one."""
     result: dict[Buffer, str] = {}
     for b in buffers:
         reserved = {*result.values(), *RESERVED}

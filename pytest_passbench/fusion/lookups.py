@@ -1,4 +1,4 @@
-"""Rules of operators that read elsewhere than they write: subscripts, counts, triangles, resizing, scatters."""
+"""Rules of operators that read at other places than they write: subscripts, counts, triangles, resizing, scatters."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pytest_passbench.fusion.lower import EXACT, Lowering, Rule, rules_into
 RULES: dict[str, Rule] = {}
 """The rules by the operator's name."""
 MOST_PLACES, MOST_BINS = 8, 32
-"""The places along its dimension that a scatter may fill, and the bins of a histogram. Each looks through all indices
-or elements, which takes longer than eager beyond these (figures: benchmarks/LOG.md)."""
+"""The most places along its dimension that a scatter may fill, and the most bins of a histogram. For each of them a
+kernel reads all indices or elements: with more of them it is slower than eager (figures: benchmarks/LOG.md)."""
 COUNTED_BY_HALVES = 256
-"""Up to this number, each number in half precision has a successor: eager counts no further in bfloat16."""
+"""The greatest number up to which bfloat16 holds every whole number: eager counts no further in it."""
 
 rule = rules_into(RULES)
 
@@ -75,7 +75,7 @@ def _arange(lowering: Lowering, call: Call, index: Index) -> Expression:
 
 
 def _diagonal(lowering: Lowering, index: Index, sign: str, border: int) -> Expression:
-    """Compare by how much an element lies to the right of the main diagonal with ``border``."""
+    """Return the comparison of an element's distance to the right of the main diagonal with ``border``."""
     row, column = index[-2:]
     steps = tuple(b - a for a, b in zip(row.steps, column.steps, strict=True))
     at = Affine(column.offset - row.offset - border, steps)
@@ -142,7 +142,7 @@ def _by_index(call: Call) -> Loops:
 
 @rule("scatter", loops=_by_index, exact=True)
 def _scatter(lowering: Lowering, call: Call, _index: Index) -> Expression:
-    """Return what the last index that names an element puts there, or else what was there."""
+    """Return the value that the last index of an element writes there; the old value if no index has it."""
     a, home = call.arguments, lowering.home
     value, numbers, dim = a["self"], a["index"], a["dim"] % len(home)
     if "reduce" in a or any(size != numbers.sizes[d] for d, size in enumerate(value.sizes) if d != dim):

@@ -1,7 +1,7 @@
 """From calls to expressions: the value of a buffer at an index, by the rule of the call that makes it.
 
-Where an expression cannot go through a buffer, :class:`Needed` is raised: the buffer has to be stored, and scheduling
-begins again.
+If an expression cannot be computed without a buffer in memory, :class:`Needed` is raised: the buffer is stored, and
+scheduling begins again.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from pytest_passbench.fusion.ir import (
 )
 
 LONGEST = 2_000
-"""The expressions that a nest may have."""
+"""The most expressions of a nest."""
 EXACT = 1 << 24
-"""Whole numbers up to this one are floats without a rounding."""
+"""Up to this number, float32 holds every whole number exactly."""
 UNSUPPORTED_DOUBLES = "float64 in a computation of floats"
 
 
@@ -64,7 +64,7 @@ _WHOLE_COMPARISONS = {
 
 
 class Needed(Exception):
-    """A buffer that has to be in memory before it can be read so."""
+    """The error that a buffer has to be in memory before an expression can read it."""
 
     def __init__(self, buffer: Buffer) -> None:
         super().__init__(buffer)
@@ -124,7 +124,7 @@ class Lowering:
     def apply(self, text: str, *operands: Expression | float, kind: Kind = Kind.REAL) -> Expression:
         """Return an expression by its C++ text, with ``{0}``, ``{1}`` for the operands.
 
-        Raises Unsupported for doubles that would be floats in it.
+        Raises Unsupported if it mixes doubles and floats, unless it is a cast.
         """
         nodes = tuple(x if isinstance(x, Expression) else self.number(x) for x in operands)
         if text not in _CASTS.values() and {_DOUBLE, _REAL} <= {kind, *(x.kind for x in nodes)}:
@@ -155,7 +155,7 @@ class Lowering:
         return self._node(f"mask({str(x).lower()})", (), Kind.MASK, None, frozenset(), 0)
 
     def count(self, at: Affine, kind: Kind = Kind.WHOLE) -> Expression:
-        """Return where the loops are, as a whole number or as a float."""
+        """Return a number that depends on the loops, as a whole number or as a float."""
         varies = frozenset(d for d, step in enumerate(at.steps) if step)
         if not varies:
             return self.cast(self.integer(at.offset), kind)
@@ -164,14 +164,14 @@ class Lowering:
     def reduce(self, how: str, x: Expression, *others: Expression) -> Expression:
         """Return a reduction of an expression over the domain's reduced dimensions: ``how`` is its text.
 
-        Over no elements it is 0, and nothing is read. The memory of an input without elements has no address.
+        Over no elements it is 0, and nothing is read: an input without elements may have no memory.
         """
         if 0 in (self.loops.sizes[d] for d in self.loops.reduced):
             return self.cast(self.integer(0), x.kind)
         return self._node(how, (x, *others), x.kind, None, x.varies - self.loops.reduced, x.depth + 1)
 
     def running(self, x: Expression) -> Expression:
-        """Return the sum of an expression so far, along the reduced dimension. Raises Unsupported for doubles."""
+        """Return the running sum of an expression along the reduced dimension. Raises Unsupported for doubles."""
         if x.kind == Kind.DOUBLE:
             raise Unsupported(UNSUPPORTED_DOUBLES)
         loops = frozenset(d for d in self.loops.reduced if self.loops.sizes[d] > 1)
@@ -190,17 +190,17 @@ class Lowering:
         return x
 
     def bf16_rounded(self, x: Expression, dtype: torch.dtype) -> Expression:
-        """Return an expression as eager rounds it in between if a dtype is bfloat16, and in no other."""
+        """Return an expression, rounded if the dtype is bfloat16: in that alone eager rounds between two steps."""
         if self.generic is not None and dtype == self.generic:
             return self.apply("bf16_rounded<T>({0})", x)
         return self.rounded(x, dtype) if dtype == torch.bfloat16 else x
 
     def cast(self, x: Expression, kind: Kind) -> Expression:
-        """Return an expression as another kind: true is 1, and what is not 0 is true."""
+        """Return an expression as another kind: true becomes 1, and numbers other than 0 become true."""
         return x if x.kind == kind else self.apply(_CASTS[x.kind, kind], x, kind=kind)
 
     def converted(self, x: Expression, dtype: torch.dtype) -> Expression:
-        """Return an expression as the kind of a dtype. What was no float is rounded if the kind is floats."""
+        """Return an expression as the kind of a dtype. A whole number or double that becomes a float is rounded."""
         y = self.cast(x, kind_of(dtype))
         return self.rounded(y, dtype) if x.kind in (_WHOLE, _DOUBLE) and y.kind == _REAL else y
 
@@ -255,7 +255,7 @@ class Lowering:
     def read(self, value: Value, index: Index, lookups: tuple[tuple[Expression, int], ...] = ()) -> Expression:
         """Return the element of a value at an index.
 
-        ``lookups`` are whole numbers that are added to it, each with its stride.
+        ``lookups`` are whole numbers and their strides: each product is added to the element's place.
         """
         buffer, at = value.buffer, address(value, index, self.zero)
         if buffer.argument is not None or (buffer in self.stored and buffer not in self.inside):
@@ -305,7 +305,7 @@ class Lowering:
         return index in (self.home, outer, zeros)
 
     def _place(self, at: Affine, buffer: Buffer) -> Index:
-        """Return the index in a buffer of an address in it. Raises Needed if a step crosses its dimensions."""
+        """Return the index of a place in a buffer. Raises Needed if a step of the loops crosses its dimensions."""
         dims = sorted((d for d, size in enumerate(buffer.sizes) if size > 1), key=lambda d: -buffer.strides[d])
         steps = {d: [0] * len(self.zero) for d in dims}
         offsets, rest = {}, at.offset
@@ -331,7 +331,7 @@ def to_be_stored(_lowering: Lowering, call: Call, _index: Index) -> Expression:
 
 
 def broadcast(sizes: tuple[int, ...], index: Index, zero: tuple[int, ...]) -> Index:
-    """Return the index in a tensor of ``sizes`` that is broadcast to one with ``index``."""
+    """Return the index in a tensor of ``sizes`` that is broadcast to a tensor with ``index``."""
     ends = index[len(index) - len(sizes) :]
     return tuple(Affine(0, zero) if size == 1 else at for size, at in zip(sizes, ends, strict=True))
 
@@ -346,7 +346,7 @@ def address(value: Value, index: Index, zero: tuple[int, ...]) -> Affine:
 
 
 def stored_number(x: float, dtype: torch.dtype) -> float:
-    """Return a number as an element of a dtype has it. No tensor is made, so recorders see nothing."""
+    """Return a number rounded as an element of a dtype. No tensor is made, which a recorder would note."""
     if dtype == torch.float16 and math.isfinite(x):
         try:
             return float(struct.unpack("e", struct.pack("e", x))[0])

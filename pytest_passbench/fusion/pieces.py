@@ -16,10 +16,10 @@ from pytest_passbench.fusion.windows import numbers
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a buffer: where it lies, and what is stored there: a value's elements, or those of a number.
+    """A part of a buffer: where it lies, and what is stored there: a tensor's elements, or a number.
 
-    Without a ``value`` they are what its call's rule gives. ``of`` gives the index in the value, or in the buffer,
-    from that in the piece.
+    Without a ``value``, the rule of the buffer's call gives the elements. ``of`` turns an index in the piece into one
+    in the value, or in the buffer.
     """
 
     buffer: Buffer
@@ -49,7 +49,7 @@ _Rule = Callable[[Call, Buffer], Iterator[Piece]]
 
 
 def rule(*names: str) -> Callable[[_Rule], _Rule]:
-    """Return a decorator that enters a function as the rule of operators."""
+    """Return a decorator that makes a function the rule of the operators with these names."""
 
     def enter(function: _Rule) -> _Rule:
         RULES.update(dict.fromkeys(names, function))
@@ -110,7 +110,7 @@ def cut(buffer: Buffer, stored: Set[Buffer]) -> list[Piece]:
 
 
 def _joints(buffer: Buffer, stored: Set[Buffer]) -> Iterator[tuple[int, Call]]:
-    """Yield the joins that a buffer's elements may be computed from, each with the buffer's dimension it is along."""
+    """Yield each ``cat`` that a buffer's elements may be computed from, with the buffer's dimension that it joins."""
     front, visited = [buffer], set[Buffer]()
     while front:
         call = front.pop().maker
@@ -221,7 +221,7 @@ def _roll(call: Call, buffer: Buffer) -> Iterator[Piece]:
 def _columns(call: Call, buffer: Buffer) -> Iterator[Piece]:
     """Yield the columns of an image's windows, or the image that columns are put back into.
 
-    Windows over a margin are not handled, and none that overlap if an image is made of them: they would be added.
+    Raises Unsupported for windows over a margin, and for an image from windows that overlap, which are added up.
     """
     value, back = call.arguments["self"], call.name == "col2im"
     image, columns = (buffer, value) if back else (value, buffer)

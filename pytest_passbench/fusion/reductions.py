@@ -120,7 +120,7 @@ def _greatest(lowering: Lowering, call: Call, _index: Index) -> Expression:
 
 @rule("argmax", "argmin", loops=along)
 def _place(lowering: Lowering, call: Call, _index: Index) -> Expression:
-    """Return where the greatest element is: the first of those that are, or of NaNs."""
+    """Return the index of the greatest element: the first of equal ones, or of NaNs if there are any."""
     x = lowering.read(call.arguments["self"], lowering.home)
     if x.kind == Kind.MASK:
         raise Unsupported(f"{call.name} of bools")
@@ -161,7 +161,7 @@ def _any(lowering: Lowering, call: Call, _index: Index) -> Expression:
 
 
 def _order(lowering: Lowering, call: Call) -> str:
-    """Return the order in which a row's exponentials are added: eager's in half precision, where it shows."""
+    """Return the order in which a row's exponentials are added: eager's in half precision, in which it shows."""
     value, dim = call.arguments["self"], call.arguments["dim"]
     if call.name != "_softmax" or not value.sizes or dim % len(value.sizes) != len(value.sizes) - 1:
         return "sum"
@@ -203,7 +203,7 @@ def by_channel(call: Call) -> Loops:
 
 
 def _channels(lowering: Lowering, call: Call, index: Index, *names: str) -> list[Expression]:
-    """Return parameters of a channel, or what stands for one that is left out."""
+    """Return parameters of a channel, with the default of each that is left out."""
     defaults = {"running_mean": 0.0, "running_var": 1.0, "weight": 1.0, "bias": 0.0}
     return [_parameter(lowering, call.arguments[name], index[1:2], defaults[name]) for name in names]
 

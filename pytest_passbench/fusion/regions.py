@@ -1,7 +1,7 @@
-"""Regions of a graph that the generator has kernels for. What is between them stays eager's.
+"""Regions of a graph that the generator has kernels for. Eager runs the calls between them.
 
 A node carries ``meta["val"]``: its value, with tensors on the meta device. Those share memory if the values do.
-A region pass is :func:`supported` and a wrapper, :func:`launch`.
+A region pass consists of :func:`supported` and a wrapper, :func:`launch`.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ PRODUCTS = frozenset({
     "scaled_dot_product_attention", "multi_head_attention_forward", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
     "conv_transpose2d", "conv_transpose3d", "convolution", "cdist",
 })  # fmt: skip
-"""The operators that stay eager's, as :mod:`pytest_passbench.suite.opnames` calls them.
+"""The operators that are left to eager, as :mod:`pytest_passbench.suite.opnames` calls them.
 
 On meta tensors most would import torch's compiler, which takes seconds.
 """
 LANE_BY_LANE = frozenset(name for name, text in UNARY.items() if text.startswith("each("))
 """Operators that a fused kernel computes one element at a time, while eager's kernels use vector registers."""
 LANE_BY_LANE_COST = 8
-"""How many calls of eager one such operator costs. If a region's cost more than all its calls, fusing does not pay:
-two among nine made it 0.36 times as fast as eager, one among 28 made no difference (halves, AMD EPYC)."""
+"""The cost of one such operator, in calls of eager. If those of a region cost more than all its calls, fusing is
+slower: two of nine made a region 0.36 times as fast as eager, one of 28 made no difference (halves, AMD EPYC)."""
 
 
 def _is_shared(node: Node) -> bool:
@@ -76,10 +76,10 @@ def reason(node: Node) -> str:
 
 
 def _enlarges(result: Value) -> bool:
-    """Return True if a result is of bilinear resizing that does not make an image half as large at least.
+    """Return True for a bilinear resizing whose result has more than half as many elements as the image.
 
-    Eager is faster then: it looks each row and each column up once, a fused kernel once per element. Of a much
-    smaller image a kernel computes few elements (figures: benchmarks/LOG.md).
+    Eager is faster then: it looks up each row and each column once, a fused kernel does so for each element. For a
+    smaller result a kernel computes few elements (figures: benchmarks/LOG.md).
     """
     call = result.buffer.maker
     if call is None or call.name != "upsample_bilinear2d":

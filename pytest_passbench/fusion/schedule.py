@@ -34,7 +34,7 @@ RULES = {
     **elements.RULES, **reductions.RULES, **lookups.RULES, **windows.RULES,
     **dict.fromkeys(PIECES, Rule(to_be_stored)), "cat": Rule(joined_element, exact=True),
 }  # fmt: skip
-"""The rules by the operator's name. What is stored by pieces is never computed in other loops, but for joins."""
+"""The rules by the operator's name. A result that is stored by pieces, except that of ``cat``, has its own loops."""
 ROUNDS = 200
 """How often scheduling may begin again: each time one more buffer is stored, or has loops of its own."""
 
@@ -98,7 +98,7 @@ def _store(lowering: Lowering, piece: Piece) -> Store:
 
 
 def fit(loops: Loops, sizes: tuple[int, ...], lowering: Lowering) -> Index | None:
-    """Return the index of a tensor of ``sizes`` in a domain: whole, or without what is reduced. None if neither."""
+    """Return the index of a tensor of ``sizes`` in a domain, over all or the unreduced dimensions, else None."""
     zero, dims = Affine(0, lowering.zero), loops.dimensions()
     if sizes == tuple(size for size, _reduced in dims):
         return lowering.home
@@ -110,7 +110,7 @@ def fit(loops: Loops, sizes: tuple[int, ...], lowering: Lowering) -> Index | Non
 
 
 def _groups(stored: Set[Buffer], apart: Set[Buffer]) -> list[Group]:
-    """Return what shares loops. Buffers that come one after another do, if their domains are alike."""
+    """Return the groups that share loops. Buffers that follow each other share them if their domains are alike."""
     groups: list[Group] = []
     for buffer in sorted(stored, key=lambda buffer: buffer.number):
         call = buffer.maker
@@ -156,7 +156,7 @@ def _sizes(loops: Loops) -> list[int]:
 
 
 def _reductions(buffer: Buffer, stored: Set[Buffer], known: set[Buffer]) -> Iterator[Loops]:
-    """Yield the loops of the reductions that a buffer is made of, that nearest to it first."""
+    """Yield the loops of the reductions that a buffer is computed from, the nearest reduction first."""
     if buffer in known or buffer.maker is None:
         return
     known.add(buffer)
@@ -173,13 +173,13 @@ def _reductions(buffer: Buffer, stored: Set[Buffer], known: set[Buffer]) -> Iter
 
 
 def _nest(loops: Loops, stores: tuple[Store, ...]) -> Nest:
-    """Return a nest with its loops in the order of memory, neighbours made one where all accesses allow it."""
+    """Return a nest with its loops in the order of memory. Neighbouring loops are merged if all accesses allow it."""
     sizes = list(loops.sizes)
     merging = _Merging(sizes, accesses(stores))
     rows = merging.ordered([d for d in range(len(sizes)) if d not in loops.reduced])
     sweep = merging.ordered(sorted(loops.reduced))
-    ordered = any(x.text == "total" for x in below(stores))  # such a sum has torch.sum's order along a row alone
-    chained = any(x.text == "chain" for x in below(stores))  # it adds a register of rows as fast as one of them
+    ordered = any(x.text == "total" for x in below(stores))  # it has torch.sum's order only along a row
+    chained = any(x.text == "chain" for x in below(stores))  # it adds a register of rows as fast as one row
     lanes = rows if chained and any(sizes[d] > 1 for d in rows) else [*rows, *sweep[-1:]]
     weights = {d: merging.weight(d, len(stores), sweep, not ordered) for d in lanes}
     if _window(merging, rows, sweep) and not ordered:
@@ -193,9 +193,9 @@ def _nest(loops: Loops, stores: tuple[Store, ...]) -> Nest:
 
 
 def _window(merging: _Merging, rows: Sequence[int], sweep: Sequence[int]) -> bool:
-    """Return True for rows of a window, that fill half a register at most, where a loop outside of them fills one.
+    """Return True if the rows of a window fill at most half a register, and a loop outside of them fills one.
 
-    A sum of half a register's lanes for each result takes longer than to gather a register from windows.
+    It is faster to gather a register from several windows than to add half a register's lanes for each result.
     """
     short = bool(sweep) and 2 * int(merging.sizes[sweep[-1]]) <= REGISTER
     return short and any(int(merging.sizes[d]) >= REGISTER for d in rows)
@@ -203,7 +203,7 @@ def _window(merging: _Merging, rows: Sequence[int], sweep: Sequence[int]) -> boo
 
 @dataclass
 class _Merging:
-    """Sizes of loops that change as loops become one. ``members``: the dimensions that a loop stands for."""
+    """Sizes of loops, which change as loops are merged. ``members`` has the dimensions that a loop stands for."""
 
     sizes: list[int]
     accesses: list[Access]
@@ -229,10 +229,10 @@ class _Merging:
         return loops
 
     def weight(self, d: int, stores: int, sweep: Sequence[int], tiles: bool) -> float:
-        """Return how well registers lie along a loop: unit steps are best, of stores above all.
+        """Return how well registers lie along a loop: unit steps are best, and those of stores count double.
 
-        What is read or written once a row counts less than what is in its ``sweep``. Longer steps are no burden with
-        ``tiles`` along the sweep.
+        An access once a row counts less than one in its ``sweep``. With ``tiles``, longer steps cost little if the
+        access has unit steps along the sweep.
         """
         points = [1.0 if s[d] == 1 else 0.4 if s[d] == 0 else -0.7 for s in self.steps]
         if tiles and sweep and d not in sweep:

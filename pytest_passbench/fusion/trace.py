@@ -1,4 +1,4 @@
-"""A computation as ATen calls: it runs on meta tensors, and what reaches the dispatcher is written down.
+"""A computation as ATen calls: it runs on meta tensors, and the calls that reach the dispatcher are recorded.
 
 These are the calls that eager's kernels get. So composites are decomposed, each result is a tensor that eager stores,
 and strides are eager's. A view is no call: it is another value of the same buffer.
@@ -25,7 +25,7 @@ LARGEST = 2**31
 
 
 class Recorder(TorchDispatchMode):
-    """Writes calls down while they run on meta tensors. ``tensors`` keeps them alive: memory is told by address."""
+    """A recorder of calls on meta tensors. ``tensors`` keeps these alive: an address identifies memory."""
 
     def __init__(self, overwrite: bool = False) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Recorder(TorchDispatchMode):
     def add(
         self, tensor: torch.Tensor, argument: int | None = None, maker: Call | None = None, place: int = 0
     ) -> Buffer:
-        """Note the memory of a tensor, in place of what was noted of it. Raises Unsupported if it is too large."""
+        """Note the memory of a tensor, and forget an earlier note of it. Raises Unsupported if it is too large."""
         if tensor.numel() >= LARGEST:
             raise Unsupported(f"a tensor of {tensor.numel()} elements")
         self.tensors.append(tensor)
@@ -50,7 +50,7 @@ class Recorder(TorchDispatchMode):
         return buffer
 
     def value(self, item: Any) -> Any:
-        """Return an argument with values in place of tensors. Raises Unsupported for a tensor from elsewhere."""
+        """Return an argument with values in place of tensors. Raises Unsupported for an unknown tensor."""
         if isinstance(item, (list, tuple)):
             return [self.value(part) for part in item]
         if not isinstance(item, torch.Tensor):
@@ -149,8 +149,8 @@ def trace(
 
     An input is a tensor, a number, or a tuple of these; the trace's inputs are the tensors among them, in order.
     With ``overwrite``, a call in place on an input gives a new tensor, and the input keeps its values.
-    A ``recorder`` may be handed over, whose ``name`` the function sets to that of the value it computes.
-    Raises Unsupported for a computation that needs values, or else for one that writes to an input.
+    A ``recorder`` may be given. The function then sets its ``name`` to that of the value that it computes.
+    Raises Unsupported for a computation that needs values, or that writes to an input without ``overwrite``.
     """
     twins = pytree.tree_map_only(torch.Tensor, twin, list(inputs))
     recorder = recorder or Recorder(overwrite)

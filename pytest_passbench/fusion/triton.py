@@ -30,7 +30,7 @@ from pytest_passbench.fusion.triton_text import in_triton
 WIDEST = 1 << 14
 """The elements of a row that a program holds as one block. A longer row is read in blocks, once for each sweep."""
 FIRST = {Kind.REAL: ("0.0", 'float("-inf")'), Kind.DOUBLE: ("0.0", 'float("-inf")'), Kind.WHOLE: ("0", "-(2**63)")}
-"""What a sum and the greatest element begin with."""
+"""The values that a sum, and the search for the greatest element, begin with."""
 HEAD = "import triton\nimport triton.language as tl\n"
 
 
@@ -38,8 +38,8 @@ HEAD = "import triton\nimport triton.language as tl\n"
 class TritonNest:
     """A kernel for a nest. Its parameters are ``buffers``, ``sizes`` and ``numbers``, then its blocks' lengths.
 
-    A program does BLOCK of the ``columns`` elements, or, if there are ``rows``, HEIGHT rows of so many. With ``long``
-    it goes through a row block by block; else BLOCK is at least ``columns``.
+    A program computes BLOCK of ``columns`` elements, or, if ``rows`` is a number, HEIGHT rows of ``columns``. With
+    ``long`` it reads a row block by block; else BLOCK is at least ``columns``.
     """
 
     name: str
@@ -103,7 +103,7 @@ class _TritonPrinter:
         return lines
 
     def _places(self) -> list[str]:
-        """Return where the program's elements lie: the numbers of its loops."""
+        """Return the lines that compute where the program's elements lie: the counters of its loops."""
         if not self.reduced:
             return ["at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", *self._columns()]
         rows = _product(self.nest.sizes[d] for d in self.outer)
@@ -116,7 +116,7 @@ class _TritonPrinter:
         return [f"inside = at < {_product(self.nest.sizes[d] for d in self.inner)}", *self._split("at", self.inner)]
 
     def _split(self, name: str, dims: Sequence[int]) -> list[str]:
-        """Return the numbers of loops by that of all their turns."""
+        """Return the lines that compute loops' counters from one number for all their iterations."""
         used = {d for d in dims if any(access.at.steps[d] for access in accesses(self.nest.stores))}
         lines, below_ = [], "1"
         for d in reversed(dims):
@@ -131,7 +131,7 @@ class _TritonPrinter:
     # -- stages
 
     def _stage(self, depth: int) -> list[str]:
-        """Return what is done once a row, then in a sweep, at a depth of reduction."""
+        """Return the lines for a depth of reduction: those that run once for a row, then a sweep over it."""
         at_depth = [store for store in self.nest.stores if store.value.depth == depth]
         reductions = [x for x in self.nodes if x.reduces and x.operands[0].depth == depth]
         lines = self._defined(x for x in self.nodes if x.depth == depth and not self._full(x) and not x.reduces)
@@ -176,7 +176,7 @@ class _TritonPrinter:
         return f"tl.sum({terms}, 1, keep_dims=True){size}"
 
     def _closure(self, goals: Iterable[Expression]) -> list[Expression]:
-        """Return the values of a sweep that expressions need, and that are not there yet."""
+        """Return the values of a sweep that expressions need, and that are not defined yet."""
         values, front = set[Expression](), list(goals)
         while front:
             x = front.pop()

@@ -25,7 +25,7 @@ INLINE = {
     "bf16_rounded": "bf16_rounded({0}, {T})", "pb::all": "{0}", "every": "{0}",
     "equal": "({0} == {1})", "below": "({0} < {1})", "chosen": "tl.where({0}, {1}, {2})",
 }  # fmt: skip
-"""The functions in Triton's language. Those that it lacks are helpers."""
+"""The C++ functions in Triton's language. Functions that it lacks are helpers."""
 EACH = {
     "__builtin_exp2": "tl.exp2({0})",
     "__builtin_log2": "tl.log2({0})", "__builtin_log10": "(tl.log({0}) * 0.4342944819032518)",
@@ -151,7 +151,7 @@ def helpers(body: str) -> list[str]:
 
 
 def in_triton(text: str, operands: Sequence[str], kind: Kind) -> str:
-    """Return a C++ expression in Triton's language, with its operands in place. Raises Unsupported if it has none."""
+    """Return a C++ expression in Triton's language, with its operands. Raises Unsupported if Triton lacks a part."""
     if text.startswith("-__builtin_convertvector({0}"):  # a mask's true is -1 in C++, and 1 in Triton
         text = text[1:]
     if text.startswith("({0} ? pb::all(1)"):
@@ -160,7 +160,7 @@ def in_triton(text: str, operands: Sequence[str], kind: Kind) -> str:
 
 
 class _Parser:
-    """A parser of one expression, which answers with text."""
+    """A parser of one C++ expression, whose methods return Triton's text."""
 
     def __init__(self, text: str, operands: Sequence[str], kind: Kind) -> None:
         self.tokens, self.operands, self.kind = TOKEN.findall(text), operands, kind

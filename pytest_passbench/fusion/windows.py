@@ -72,7 +72,7 @@ def _pool(lowering: Lowering, call: Call, _index: Index) -> Expression:
 
 
 def _divisor(lowering: Lowering, call: Call) -> Expression:
-    """Return what a mean is divided by: the places of a window that count."""
+    """Return the divisor of a mean: the number of places of a window that count."""
     a, rank = call.arguments, _rank(call)
     kernel, extent = numbers(a["kernel_size"], rank), a.get("extent")
     if a["divisor_override"] or not extent:  # without a margin
@@ -91,12 +91,12 @@ def _divisor(lowering: Lowering, call: Call) -> Expression:
 
 
 def _ends(size: int, count: int) -> list[tuple[int, int]]:
-    """Return the windows of an adaptive pool along a dimension."""
+    """Return the first place and the end of each window of an adaptive pool along a dimension."""
     return [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
 
 
 def adaptive(call: Call) -> Loops:
-    """Return the loops of an adaptive pool: its windows are as long as the longest."""
+    """Return the loops of an adaptive pool: each window is as long as the longest."""
     rank, value = _rank(call), call.arguments["self"]
     ends = (_ends(size, new) for size, new in zip(value.sizes[-rank:], call.results[0].sizes[-rank:], strict=True))
     return _loops(call, [max(last - first for first, last in items) for items in ends])
@@ -132,7 +132,7 @@ def _adaptive_pool(lowering: Lowering, call: Call, _index: Index) -> Expression:
 def padded(call: Call, image: torch.Tensor, result: torch.Tensor) -> torch.Tensor | None:
     """Return an image with the margin that a pool's windows reach into, or None if they reach into none.
 
-    ``call`` notes the size of the image without it.
+    The image's size without the margin is noted in ``call`` as ``extent``.
     """
     pads = margins(call, tuple(image.shape), tuple(result.shape))
     if not any(pads):

@@ -3,8 +3,8 @@
     passbench trajectories reports/agents --format dpo --out dpo.parquet
     python -m pytest_passbench.recipes.dpo --data dpo.parquet --model MODEL --out trained
 
-``--min-gap`` leaves out pairs whose rewards lie close together. ``trainer_state.json`` in the output's folder has of
-each step the loss, and the margin between the two answers.
+``--min-gap`` leaves out pairs whose rewards lie close together. ``trainer_state.json`` in the output's folder has the
+loss of each step, and the margin between the two answers.
 """
 
 from __future__ import annotations

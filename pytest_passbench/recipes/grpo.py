@@ -5,7 +5,7 @@
 
 In one turn a reward function has the files of each answer judged, those of a group one after the other. With
 ``--turns`` each rollout has a ``PassEnvironment``, whose tools the model calls. Rewards are not scaled within a group
-(``scale_rewards="none"``): where all are alike that would turn the noise of the clock into a signal. ``alike`` in the
+(``scale_rewards="none"``): if all are alike, scaling would turn noise of the clock into a signal. ``alike`` in the
 log is the share of such groups, which teach nothing. ``trainer_state.json`` in the output's folder has each step.
 """
 

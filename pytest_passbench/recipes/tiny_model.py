@@ -2,8 +2,8 @@
 
     python -m pytest_passbench.recipes.tiny_model OUT --data sft.parquet
 
-The tokens are whole lines of the data where they can be. So an answer that is known from there has few tokens, and a
-step of training takes a second on a CPU; what was not there is spelt in pieces.
+The tokens are whole lines of the data if possible. So an answer from the data has few tokens, and a step of training
+takes a second on a CPU. Other text is split into smaller tokens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parts that recipes share: settings of TRL's trainers, the training itself, and a mistake as one line."""
+"""The parts that recipes share: settings of TRL's trainers, the training itself, and errors as one line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def device_settings() -> dict[str, Any]:
 def train(trainer: Any, out: str, subject: str, figure: str) -> None:
     """Train, save model and state in ``out``, and print the first and the last value of a ``figure`` of the log.
 
-    ``subject`` says on what was trained, as "7 tasks".
+    ``subject`` names the data, such as "7 tasks".
     """
     trainer.train()
     trainer.save_model(out)
@@ -41,7 +41,7 @@ def train(trainer: Any, out: str, subject: str, figure: str) -> None:
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run a recipe. A mistake of the user's, as a file or model that is not there, ends it with one line."""
+    """Run a recipe. A mistake of the user's, such as a missing file or model, ends it with one line."""
     try:
         main()
     except (UserError, OSError) as error:  # transformers says with OSError that there is no such model

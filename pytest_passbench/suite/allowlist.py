@@ -136,7 +136,7 @@ METHODS = frozenset(
 
 
 def resolve(dotted: str) -> Function:
-    """Return the function that an allowed dotted name stands for. Raises UserError without a place for any other."""
+    """Return the function that an allowed dotted name stands for. Raises UserError, without a place, for others."""
     if dotted.startswith("torch.ops."):
         return _aten(dotted)
     prefix, _, name = dotted.rpartition(".")

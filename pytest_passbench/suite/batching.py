@@ -63,7 +63,7 @@ def level_fault(graph: Graph) -> str | None:
 
 
 def _call_fault(node: Node, depth: int) -> str:
-    """Return what is wrong with the arguments of one of the four calls if ``depth`` levels are open, or nothing."""
+    """Return what is wrong with the arguments of one of the four calls while ``depth`` levels are open, or ""."""
     args, name = node.args, node.target.__name__
     if node.kwargs or len(args) != {OPEN: 2, ENTER: 3, LEAVE: 4, CLOSE: 0}[name]:
         return f"{name} takes its arguments by position"

@@ -113,7 +113,7 @@ class _GraphBuilder(ast.NodeVisitor):
         if isinstance(first, ast.Name):
             self.hint = first.id
         value = self.visit(node.value)
-        if not isinstance(value, constants.Repeated):  # which may be assigned, but not used
+        if not isinstance(value, constants.Repeated):  # it may be assigned, but not used
             self.check_value(value, node.value)
         for target in node.targets:
             self.store(target, value)

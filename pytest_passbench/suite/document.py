@@ -133,7 +133,7 @@ class _Composer:
 
 
 def _child(node: Any, step: str | int) -> tuple[Any, Any]:
-    """Return the nodes of a key and of its value, (None, None) if there is none. Of a list's item both are itself."""
+    """Return a key's node and its value's, (None, None) if it is missing. For an index, both are the item's node."""
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
         return node.value[step], node.value[step]
     if isinstance(node, yaml.MappingNode):
@@ -252,7 +252,7 @@ def flow(value: Any) -> str:
 
 
 def block(source: str) -> str:
-    """Return source text as a literal block, indented by 4, or in quotes if YAML has no literal form of it."""
+    """Return source text as a literal block, indented by 4 spaces, or in quotes if YAML has no literal form of it."""
     mark = "|" if source.endswith("\n") and not source.endswith("\n\n") else "|-"
     body = "\n".join(f"    {line}" if line else "" for line in source.splitlines())
     text = f"{mark}\n{body}"

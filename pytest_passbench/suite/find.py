@@ -31,7 +31,7 @@ MAX_EDITION_BYTES = 1 << 16
 MAX_FOLDERS_UP = 4
 """How far above a task's file the suite's folder may be."""
 
-MAX_NAMED = 12  # values in the message about one that no task has
+MAX_NAMED = 12  # values that a message lists, if no task has the user's value
 Kind = Literal["task", "sample", "subgraph"]
 
 _READERS = {"task": taskfile.read_task, "sample": published.read_sample, "subgraph": published.read_subgraph_folder}
@@ -71,7 +71,7 @@ def read(path: Path, kind: Kind) -> Task:
 
 
 def installed_tasks() -> Path:
-    """Return the folder of the package's own tasks: in it in a wheel, beside it in a checkout. Raises UserError."""
+    """Return the folder of the package's own tasks: in the package, or beside it in a checkout. Raises UserError."""
     for folder in (PACKAGE / "tasks", PACKAGE.parent / "tasks"):
         if folder.is_dir():
             return folder
@@ -96,8 +96,8 @@ def at(name: str | Path) -> list[TaskRef]:
     """Return the tasks that a word of the user's names, in the order of their paths.
 
     The word is a path, the id of an installed task, or the path or node id that pytest prints for an installed task.
-    A path that exists goes first, but an id goes before a folder of its name without tasks, such as a candidate's.
-    Raises UserError if nothing is called that, or if the word is an id and a path with tasks.
+    A path that exists is taken before an id. If it holds no tasks, an id of that name is taken.
+    Raises UserError if nothing has that name, or if the word is both an id and a path with tasks.
     """
     path = Path(name)
     if kind_of(path) is not None:
@@ -165,7 +165,7 @@ def named(refs: Sequence[TaskRef], ids: Sequence[str]) -> list[TaskRef]:
 
 
 def distinct(refs: Sequence[TaskRef]) -> list[TaskRef]:
-    """Return the tasks, each once. Raises UserError if two of them have the same id: results are known by it."""
+    """Return the tasks, each once. Raises UserError if two of them have the same id, by which results are kept."""
     ref_of: dict[str, TaskRef] = {}
     for ref in refs:
         first = ref_of.setdefault(ref.id, ref)
@@ -180,13 +180,13 @@ def same_id(name: str, first: str | Path, second: str | Path) -> UserError:
 
 
 def no_such_task(name: str, ids: Iterable[str], where: Path | None = None) -> UserError:
-    """Return the error for an id, met at ``where``, that no task has. It proposes the most similar id."""
+    """Return the error for an id at ``where`` that no task has. Its remedy proposes the most similar id."""
     remedy = f"{did_you_mean(name, ids)}'passbench tasks list' shows the ids"
     return UserError(f"no task is called {abbreviated(name)}", where=where, remedy=remedy)
 
 
 def check_value(what: str, value: str, values: Collection[str]) -> None:
-    """Raise UserError if no task has this value of a property (``what``: "operator").
+    """Raise UserError if no task has this value of a property, such as "operator" (``what``).
 
     ``values`` are those that tasks have. The remedy is the most similar value. If none is similar, it is all values,
     or the command that shows them.
@@ -235,7 +235,7 @@ class _Walk:
 
 
 def _kind(path: Path) -> Kind | None:
-    """Return what a path is by its name, and by the names in it, whether or not it can be read."""
+    """Return the kind of a path by its name and the names in it, whether or not it can be read; None if no task."""
     if kind_of(path) != "folder":
         return "task" if path.name.endswith(taskfile.SUFFIX) else None
     if kind_of(path / published.LIST) is not None:
@@ -258,8 +258,8 @@ def _entries(folder: Path) -> Iterator[Path]:
 def _with_own_ids(refs: list[TaskRef]) -> list[TaskRef]:
     """Return the tasks. If published folders share an id, they get the names of their parents before it.
 
-    There are as many parents as tell the folders apart. If none do, since links lead to one folder twice, the later
-    ones are numbered. Raises UserError if two task files have the same id.
+    As many parents are named as make the ids differ. If that is impossible, as links lead to one folder twice, the
+    later ones are numbered. Raises UserError if two task files have the same id.
     """
     names: dict[Path, str] = {}
     task_ids = {ref.id for ref in refs if ref.kind == "task"}
@@ -276,7 +276,7 @@ def _with_own_ids(refs: list[TaskRef]) -> list[TaskRef]:
 
 
 def _with_parents(name: str, folders: list[Path]) -> list[str]:
-    """Return ids that put parents' names before ``name``, so many that all differ, or else as many as there are."""
+    """Return ids that put parents' names before ``name``: the fewest that make all differ; one if none do."""
     parents = [folder.resolve().parent.parts[1:] for folder in folders]
     ids: list[str] = []
     for depth in range(1, max(map(len, parents), default=0) + 1):
@@ -287,7 +287,7 @@ def _with_parents(name: str, folders: list[Path]) -> list[str]:
 
 
 def of_shard(costs: Mapping[str, int], index: int, parts: int) -> set[str]:
-    """Return the ids of the tasks of a shard. ``costs`` are in subgraphs by id, ``index`` counts from 1 to ``parts``.
+    """Return the ids of the tasks of a shard. ``costs`` has subgraphs by task id; ``index`` is from 1 to ``parts``.
 
     The costliest tasks are dealt out first, so that the parts take about as long as each other.
     """

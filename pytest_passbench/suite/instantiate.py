@@ -10,7 +10,7 @@ from pytest_passbench.core.task import Subgraph, TensorSpec
 from pytest_passbench.suite.limits import check_memory
 
 MAX_BOUND = 2**63 - 1
-"""The greatest number that torch.randint takes for a bound. What it draws is below."""
+"""The greatest upper bound that torch.randint takes. The numbers that it draws are below the bound."""
 
 
 def example_inputs(subgraph: Subgraph, seed: int = 0) -> list[torch.Tensor]:

@@ -20,8 +20,8 @@ MAX_FILE_BYTES = 16 << 20
 MAX_HEADER_BYTES = 1 << 20
 MAX_SOURCE_BYTES = 8 << 20  # of a Python text
 MAX_TOKENS = 1_000_000  # words and signs of a Python text
-MAX_FOLDERS = 20_000  # below a path that is searched for tasks, with the files that are tasks
-MAX_FOLDER_DEPTH = 32
+MAX_FOLDERS = 20_000  # folders and task files below a path that is searched for tasks
+MAX_FOLDER_DEPTH = 32  # folders in each other
 MAX_SUBGRAPHS = 10_000  # of a task
 
 MAX_NODES = 200_000  # values of a YAML or JSON document
@@ -33,7 +33,7 @@ MAX_SYNTAX_DEPTH = 100  # levels of the syntax tree of Python text: each is seve
 MAX_LENGTH = 1_000  # of a list that a graph makes by ``*`` or ``+``
 MAX_BITS = 256  # of an integer that a graph writes down or computes from others
 
-MAX_DIMENSIONS = 64  # as torch has it
+MAX_DIMENSIONS = 64  # torch's own limit
 MAX_ELEMENTS = 1 << 40  # of a subgraph's inputs
 
 
@@ -43,7 +43,7 @@ def too_long(value: object) -> bool:
 
 
 def shape_problem(shape: Sequence[int]) -> str | None:
-    """Return what is wrong with the size of a shape, None if nothing is."""
+    """Return what is wrong with the size of a shape, or None."""
     if len(shape) > MAX_DIMENSIONS:
         return f"{len(shape)} dimensions, more than {MAX_DIMENSIONS}"
     count = 1
@@ -66,7 +66,7 @@ def check_memory(subgraph: Subgraph, where: Path | None = None) -> None:
 
 @contextmanager
 def limited_memory() -> Iterator[None]:
-    """Limit this process's address space to what it takes now and half of the machine's memory.
+    """Limit this process's address space to its present size plus half of the machine's memory.
 
     A graph that is run for its shapes may ask for any amount: torch then raises, and the process is not killed.
     """
@@ -88,6 +88,6 @@ def machine_bytes() -> int:
 
 
 def _item_bytes(dtype: str) -> int:
-    """Return the size of an element: the names of dtypes state it in bits, except that of bool."""
+    """Return the bytes of an element. The first number in a dtype's name is its bits; bool has none and one byte."""
     bits = re.search(r"\d+", dtype)
     return int(bits[0]) // 8 if bits else 1

@@ -106,7 +106,7 @@ def _canonical(name: str) -> str:
 
 
 def yields_tuple(node: torch.fx.Node) -> bool:
-    """Return True if a node's value is a tuple or list, as far as the node's form shows it."""
+    """Return True if a node's value is a tuple or list, judged by its operator and arguments."""
     while (name := op_name(node)) == "getitem":  # a slice of a tuple is one too
         source, index = node.args[0], node.args[1]
         if not isinstance(source, torch.fx.Node) or not isinstance(index, slice):
@@ -141,7 +141,7 @@ def is_metadata(node: torch.fx.Node) -> bool:
 
 
 def _metadata_by_form(node: torch.fx.Node) -> bool | None:
-    """Return whether a node is metadata, or None for plain arithmetic: that is metadata if it is of numbers alone."""
+    """Return whether a node is metadata; None for plain arithmetic, which is metadata if all operands are numbers."""
     if node.op not in ("call_function", "call_method"):
         return True
     name, source = op_name(node), node.args[0] if node.args else None

@@ -33,7 +33,7 @@ def to_source(gm: torch.fx.GraphModule) -> str:
 
 
 class GraphPrinter:
-    """The printer of one graph. It names the nodes in the order in which it gets them, and spells each one."""
+    """The printer of one graph. It names the nodes in the order in which it gets them, and writes each as text."""
 
     def __init__(self) -> None:
         self.names: dict[torch.fx.Node, str] = {}
@@ -76,7 +76,7 @@ class GraphPrinter:
         return self.operator(node) or self.function(node)
 
     def operator(self, node: torch.fx.Node) -> str | None:
-        """Return a function of ``operator`` in infix or prefix form; None if that is built as another function."""
+        """Return an operator's call in infix, prefix, index or attribute form, or None if it has none."""
         target, args = node.target, node.args
         if not any(isinstance(a, torch.fx.Node) for a in args) or node.kwargs:
             return None

@@ -27,7 +27,7 @@ from pytest_passbench.suite.tensormeta import print_specs, read_specs, read_symb
 LIST = "graph_list.txt"
 MODEL = "model.py"
 _RECORD = "graph_net.json"
-_PASSBENCH = "passbench"  # its key for the facts that the layout has no place for
+_PASSBENCH = "passbench"  # the record's key for facts that the layout has no place for
 
 
 def read_sample(folder: Path) -> Task:

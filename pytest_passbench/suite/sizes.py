@@ -1,8 +1,8 @@
 """Further sizes of a subgraph: its graph and its inputs at a batch and a size that no task file has.
 
-A task has many of its graphs at two batches or sizes of one architecture. How the integers of graph and shapes differ
-between them tells how they depend on both, so they can be computed for another batch and size. A candidate that
-is a table by shape has no entry for those. Nothing of this is stored: a task file stays as it is.
+A task has many of its graphs at two batches or sizes of one architecture. The integers of graph and shapes at these
+points show how they depend on batch and size, so they can be computed for others. A candidate that looks its kernels
+up by shape has none for those. Nothing of this is stored: a task file stays as it is.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Point = tuple[int, int]
 
 _SOURCE = re.compile(r"(?P<model>.+?), batch (?P<batch>\d+), size (?P<size>\d+)\)")
 _ID = re.compile(r"-b\d+n\d+")
-#: An integer of a graph's text: no part of a name, of a decimal number or of its exponent.
+#: An integer of a graph's text that is no part of a name, of a decimal number or of its exponent.
 _INTEGER = re.compile(r"(?<![\w.])(?<!e[-+])(?<!E[-+])\d+(?![\w.])")
 _POWERS = ((1, 0), (0, 1), (1, 1), (0, 2), (1, 2))
-#: Proportional to batch, size, both, the square of the size (the patches of an image), and that times the batch.
-MAX_DRAWS = 2000  # of points, until one fits
-MAX_REFUSED = 6  # drawn sizes of a subgraph that say nothing of a candidate
-MOST = 2  # times the largest recorded batch, size and number of input elements; and half of the smallest
+"""The powers of batch and size that an integer may depend on. The size's square is for the patches of an image."""
+MAX_DRAWS = 2000  # random points that are tried for one subgraph
+MAX_REFUSED = 6  # drawn sizes of a subgraph at which eager fails or a null answer passes
+MOST = 2  # up to 2 times the largest recorded batch, size and input elements; down to half of the smallest
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Dependence:
 class SizeMap:
     """A subgraph's dependence on batch and size.
 
-    ``recorded`` are the points of the task that it was derived from. ``literals`` has a form for each integer of
-    ``text``, the source of the graph, and ``shapes`` a form for each dimension of each input.
+    ``recorded`` are the points of the task that it was derived from. ``literals`` has the dependence of each integer
+    of ``text``, the source of the graph, and ``shapes`` that of each dimension of each input.
     """
 
     subgraph: Subgraph
@@ -90,7 +90,7 @@ class _Recorded:
 
 
 def size_map(task: Task, subgraph: Subgraph) -> SizeMap | NoMap:
-    """Return how a subgraph of a task depends on batch and size, from the subgraphs beside it; else the reason."""
+    """Return how a subgraph of a task depends on batch and size, or why that cannot be told from the task."""
     samples = _samples(task, subgraph)
     if isinstance(samples, NoMap):
         return samples
@@ -139,8 +139,8 @@ def at(size_map: SizeMap, point: Point) -> tuple[str, Subgraph] | None:
 def draws(size_map: SizeMap, stream: Random) -> Iterator[tuple[Point, str, Subgraph]]:
     """Yield points drawn from a stream, each once, with the graph's text and the subgraph there.
 
-    A batch or size that was recorded once only stays. The others lie between half of the smallest and twice the
-    largest, and no point was recorded. The inputs have at most twice the elements of the largest.
+    A batch or size with a single recorded value keeps it. Other values lie between half of the smallest and twice the
+    largest one, and no drawn point was recorded. The inputs have at most twice the elements of the largest.
     """
     axes = [_bounds([point[axis] for point in size_map.recorded]) for axis in (0, 1)]
     drawn = set(size_map.recorded)
@@ -171,7 +171,7 @@ def _place(subgraph: Subgraph) -> tuple[str, Point] | None:
 
 
 def _samples(task: Task, subgraph: Subgraph) -> list[_Recorded] | NoMap:
-    """Return what the task recorded of the subgraph's place in its model, the subgraph itself first."""
+    """Return the task's samples of the subgraph's place in its model, that of the subgraph first; else the reason."""
     place = _place(subgraph)
     if place is None:
         return NoMap("its source names no batch and size")
@@ -227,7 +227,7 @@ def _form(points: Sequence[Point], values: Sequence[int]) -> Dependence | None:
 
 
 def _proportional(power: tuple[int, int], point: Point, value: int) -> Dependence | None:
-    """Return the form through one point; None if a part of a batch, or of a patch's side, would count."""
+    """Return the form through one point; None if it divides by a batch, or by a patch area that is no square."""
     slope = Fraction(value, point[0] ** power[0] * point[1] ** power[1])
     root = math.isqrt(slope.denominator)
     plain = (slope.denominator == 1, True, root * root == slope.denominator)[power[1]]

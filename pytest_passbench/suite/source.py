@@ -28,7 +28,7 @@ BUILTINS = frozenset({
     "slice", "sum", "tuple",
 })  # fmt: skip
 
-SIGNATURE_COLUMNS = 200  # of a forward in one line
+SIGNATURE_COLUMNS = 200  # characters of a signature that stands on one line
 
 _MODULES = frozenset({"torch", "operator", "math", "__future__", "typing"})
 _STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Delete, ast.Pass)
@@ -64,7 +64,7 @@ def parse(source: str, origin: str, line: int = 1, statements: int = MAX_STATEME
 
     ``origin`` and ``line`` say where the text stands, for messages. Straight-line code is assignments, calls,
     attributes, operators, subscripts and literals. Raises UserError at the first construct that is anything
-    else, and beyond ``statements`` of them.
+    else, and for more than ``statements`` statements.
     """
     _check_length(source, origin, line, statements)
     return _ForwardReader(origin, line, statements).module(parse_module(source, origin, line))
@@ -104,7 +104,7 @@ def parse_module(source: str, origin: str, line: int = 1) -> ast.Module:
         what = f"not Python: {error or 'nested too deeply'}"
         raise UserError(what, where=f"{origin}:{line}", remedy="correct the source") from None
     level: list[ast.AST] = [module]
-    for _ in range(MAX_SYNTAX_DEPTH):  # those who read the tree do so by calling themselves
+    for _ in range(MAX_SYNTAX_DEPTH):  # functions that read the tree are recursive
         level = [inner for node in level for inner in ast.iter_child_nodes(node)]
     if level:
         place = f"{origin}:{line + min(getattr(node, 'lineno', 1) for node in level) - 1}"
@@ -113,7 +113,7 @@ def parse_module(source: str, origin: str, line: int = 1) -> ast.Module:
 
 
 def signature(names: Sequence[str]) -> str:
-    """Return ``def forward(...):`` with these arguments: in one line, or with an argument a line if that is long.
+    """Return ``def forward(...):`` with these arguments, on one line, or with a line for each if that is long.
 
     Thousands of arguments in one line make Python's tokenizer slow (:mod:`pytest_passbench.core.complexity`).
     """

@@ -1,4 +1,4 @@
-"""Counts of a suite: what its tasks come from, what they compute, and how much faster they could be.
+"""Counts of a suite: the origin of its tasks, their operators, and how much faster they could be.
 
 The *long tail* is TorchInductor's speed-up over eager on one subgraph of each task, with its interval.
 ``benchmarks/longtail.py`` measures it by the judge, and writes ``docs/suite-longtail.json``.
@@ -70,7 +70,7 @@ def _returned(source: str, origin: str) -> int:
 class SpeedupRow:
     """A subgraph's speed-up by TorchInductor's defaults, and the interval that the judge gives it.
 
-    ``load``: the machine's load average when it was measured.
+    ``load`` is the machine's load average at the measurement.
     """
 
     task: str

@@ -210,7 +210,7 @@ def _finite(cursor: Cursor) -> float:
 
 
 def spec_problem(spec: TensorSpec) -> str | None:
-    """Return the contradiction between an input's numbers in words, or None."""
+    """Return a contradiction between an input's numbers, in words, or None."""
     if spec.std is not None and spec.std < 0:
         return f"std is {spec.std}"
     if spec.min is not None and spec.max is not None and spec.min > spec.max:

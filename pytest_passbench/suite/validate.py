@@ -1,8 +1,8 @@
 """A check of tasks: their graphs are built, and run on fake tensors of every declared shape.
 
 Values that a shape depends on are computed for real: ``x[:, n:]`` needs the value of ``n``, and ``mask.nonzero()``
-that of ``mask``. An input of one element has its example value from the start. Anything else is computed from example
-inputs, by the nodes that it depends on alone.
+that of ``mask``. An input of one element has its example value from the start. Any other value is computed from
+example inputs, by running only the nodes that it depends on.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def run_graph(gm: GraphModule, subgraph: Subgraph) -> None:
             with batching.closing(), FakeTensorMode(allow_non_fake_inputs=True) as mode:
                 inputs = [_fake_input(spec, small.get(i)) for i, spec in enumerate(subgraph.inputs)]
                 run = _FakeRun(gm, subgraph, mode)
-                run.run(*inputs, initial_env=run.env)  # the environment that the run's values know
+                run.run(*inputs, initial_env=run.env)  # the environment that the run's values read
         except (*_NEEDS_VALUES, _AtALevel):
             with batching.closing(), limited_memory():
                 _Named(gm).run(*example_inputs(subgraph))
@@ -111,7 +111,7 @@ def _fake_input(spec: TensorSpec, value: torch.Tensor | None) -> torch.Tensor:
 
 
 class _AtALevel(Exception):
-    """A value that is needed is made at a level of ``torch.vmap``."""
+    """The error that a needed value is made at a level of ``torch.vmap``."""
 
 
 class _Named(torch.fx.Interpreter):
@@ -131,7 +131,7 @@ class _Named(torch.fx.Interpreter):
 
 
 class _FakeRun(_Named):
-    """A run on fake tensors, with the values that it needs. All fake tensors stay, since they tell the storages."""
+    """A run on fake tensors, with real values if needed. Fake tensors stay: they show which nodes share memory."""
 
     def __init__(self, gm: GraphModule, subgraph: Subgraph, mode: FakeTensorMode) -> None:
         super().__init__(gm, garbage_collect_values=False)
@@ -152,7 +152,7 @@ class _FakeRun(_Named):
         return value
 
     def _with_values(self, node: Node) -> Any:
-        """Return the fake value of a node that needs values: those of its numbers if they suffice, or of all."""
+        """Return the fake value of a node that needs real values: of its one-element inputs, or else of all."""
         unknown = [source for source in node.all_input_nodes if _is_unknown_number(self.env[source])]
         if unknown:
             with unset_fake_temporarily():

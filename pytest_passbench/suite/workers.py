@@ -15,7 +15,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.suite import find
 
 MIN_TASKS = 100
-"""The number of tasks for each process by default: with fewer, it starts for longer than it checks."""
+"""The least tasks for each process by default: with fewer, its start takes longer than its checks."""
 
 Member = tuple[Path, find.Kind]
 Item = TypeVar("Item")
@@ -30,7 +30,7 @@ def default_processes(tasks: int) -> int:
 def in_order(
     work: Callable[[Item], Result], items: Sequence[Item], processes: int, needs: str, chunk: int = 1
 ) -> Iterator[Result]:
-    """Yield the result of each item, in order. ``processes`` items are worked on at a time, each handed ``chunk``.
+    """Yield the result of each item, in order. ``processes`` processes work at a time, and get ``chunk`` items each.
 
     ``needs`` is the module that the work takes longest to import. Raises UserError if a process ends by itself.
     """
@@ -50,7 +50,7 @@ def in_order(
 
 
 def problems_of(member: Member) -> list[UserError]:
-    """Return the problems of the task at a path of a kind. That it cannot be read is one."""
+    """Return the problems of the task at a path of a kind. If it cannot be read, that is the only problem."""
     from pytest_passbench.suite.validate import problems
 
     try:

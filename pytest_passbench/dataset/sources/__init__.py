@@ -1,4 +1,4 @@
-"""Libraries as a whole, each with ``LIBRARY``, ``LICENSE`` and ``cases()``: (family, case), nothing if not installed.
+"""Whole libraries, each with ``LIBRARY``, ``LICENSE`` and ``cases()``, which yields pairs of a family and a case.
 
-Their configurations are the libraries' own defaults, narrowed.
+It yields nothing if the library is not installed.
 """

@@ -20,7 +20,7 @@ from pytest_passbench.forge.sources import transformers as tables
 LIBRARY, LICENSE = tables.LIBRARY, tables.LICENSE
 MAX_WIDTH = 256
 WIDTHS = ("hidden_size", "d_model", "n_embd", "embed_dim", "dim", "model_dim")
-"""The names of a model's width. The first that a configuration has tells by how much it is narrowed."""
+"""The settings that can hold a model's width. The first that a configuration has decides how it is narrowed."""
 DIVIDED = (
     *WIDTHS, "intermediate_size", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "n_inner",
     "ffn_hidden_size",
@@ -34,7 +34,7 @@ CHOSEN_EXPERTS = ("num_experts_per_tok", "top_k", "moe_topk", "moe_k", "num_sele
 ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function", "activation", "hidden_activation_function")
 OTHER_ACTIVATIONS = ("relu", "silu", "gelu_pytorch_tanh")
 OTHER_TOKENS = ("image_token_id", "image_token_index", "video_token_id", "audio_token_id", "audio_token_index")
-"""The settings of a language model that name the tokens in whose places images or sound are put."""
+"""The settings of a language model that name the tokens which images or sound replace."""
 OTHER_INPUTS = frozenset({"pixel_values", "pixel_values_videos", "input_features", "input_values"})
 DEFAULT = "default"
 """The way of computing attention that the library chooses: torch's fused operator if the model can use it."""
@@ -123,7 +123,7 @@ def build(model_type: str, class_name: str, attention: str, activation: str) -> 
         raise ValueError("the configuration names no activation, or has this one")
     if any(is_recurrent(part) for part in parts):
         for part in parts:
-            part.use_cache = False  # of two layers, none may be attention, and the cache asks one for its length
+            part.use_cache = False  # the cache needs an attention layer, and perhaps neither of the two is one
     torch.manual_seed(0)
     implementation = None if attention == DEFAULT else attention
     model = getattr(transformers, class_name)._from_config(config, attn_implementation=implementation)
@@ -186,7 +186,7 @@ def set_activation(config: Any, activation: str) -> bool:
 def inputs(model: torch.nn.Module, variant: Variant) -> dict[str, Any]:
     """Return random inputs for ``model.forward``. A size in pixels or samples takes the place of a text's length.
 
-    A language model that takes images or sound too gets text alone: both would have to fit its tokens for them.
+    A language model that takes images or sound too gets text alone: the text would need tokens for them.
     """
     values = _all_inputs(model, variant)
     if "input_ids" in values and any(hasattr(model.config, name) for name in OTHER_TOKENS):

@@ -89,7 +89,7 @@ def build(row: ModelSpec) -> torch.nn.Module:
 
 
 def load(module: str) -> types.ModuleType:
-    """Import one module of a package. If the package's ``__init__`` cannot be imported, it is not executed."""
+    """Import one module of a package. If the package itself cannot be imported, an empty one takes its place."""
     package = module.partition(".")[0]
     if package not in sys.modules:
         try:

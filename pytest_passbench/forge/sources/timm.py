@@ -107,9 +107,9 @@ CLASSES = {
 
 @contextmanager
 def stand_in() -> Iterator[None]:
-    """Make the names importable inside the block if torchvision is not installed.
+    """Make the modules of :data:`CLASSES` importable inside the block if torchvision is not installed.
 
-    They leave ``sys.modules`` at its end, so no other library takes them for torchvision.
+    They leave ``sys.modules`` at its end, so that no other library takes them for torchvision.
     """
     if "torchvision" in sys.modules or importlib.util.find_spec("torchvision") is not None:
         yield

@@ -117,7 +117,7 @@ def build(model_type: str, overrides: dict[str, Any], attention: str = "eager") 
 
 
 def case_of_config(config: Any, name: str) -> ModelCase:
-    """Return the case of a whole configuration. Its modality is guessed from the model's inputs."""
+    """Return the case of a configuration, cut to two layers. Its modality is guessed from its settings."""
     modality = "text" if hasattr(config, "vocab_size") else "vision"
     side = config.image_size if isinstance(getattr(config, "image_size", None), int) else 224
     sizes = TEXT_VARIANTS if modality == "text" else (Variant(1, side), Variant(4, side))
@@ -175,7 +175,7 @@ def make_inputs(model: torch.nn.Module, variant: Variant) -> dict[str, Any]:
 
 
 def decode_inputs(model: torch.nn.Module, variant: Variant) -> dict[str, Any]:
-    """Return the inputs of a decode step: one new token for each of a batch, and a cache of ``variant.size`` tokens.
+    """Return the inputs of a decode step: a new token for each sequence, and a cache of ``variant.size`` tokens.
 
     The cache is that of a real pass over one sequence, repeated for the batch.
     """
