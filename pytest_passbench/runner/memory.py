@@ -179,9 +179,9 @@ def displace(chance: random.Random, pieces: tuple[int, int]) -> None:
     A measured process calls this before it allocates anything. glibc uses the pieces in turn. If they were not
     touched here, each block would touch some for the first time.
 
-    The addresses of memory, which decide for example which buffers share cache sets, change a program's speed by a few
-    per cent. All forks of a template would have the same addresses. So each pair gets others. That turns a bias, which
-    no interval shows, into chance, which the intervals include (Curtsinger and Berger 2013, "STABILIZER").
+    The addresses of memory change a program's speed by a few per cent: for example, they decide which buffers share
+    cache sets. All forks of a template would have the same addresses. So each pair gets others. That turns a bias,
+    which no interval shows, into chance, which the intervals include (Curtsinger and Berger 2013, "STABILIZER").
     """
     start, size = pieces
     first_page = _down(start, PAGE_BYTES)

@@ -54,7 +54,7 @@ class Assembler:
     """
 
     def __init__(self, lasting: Collection[int] = ()) -> None:
-        """Begin without words. ``lasting`` are the registers of returned allocations, which later blocks use again."""
+        """Begin without words. ``lasting`` has the registers of returned buffers, which later blocks use again."""
         self.words: list[int] = []
         self.functions: list[int] = []
         self.copies: list[int] = []

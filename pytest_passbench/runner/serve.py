@@ -59,7 +59,7 @@ class PythonBlock:
         return False
 
     def close(self) -> None:
-        """Release what the process would otherwise keep. On the CPU the process then ends, so nothing is left to do."""
+        """Release what the process would otherwise keep. On the CPU, the end of the process releases everything."""
 
     def run(self, calls: int) -> None:
         """Make the calls and describe their outputs in the tables."""

@@ -103,7 +103,7 @@ class GuardedCopy:
         return TraceRow(source, self._index, self._base, self.place, self.place + self._size, end)
 
     def written_around(self) -> int:
-        """Return the bytes from the copy's end to the furthest write behind it; negative before its start, 0 if none."""
+        """Return how many bytes beyond the copy's end it was written to; below 0: before its start; 0: not at all."""
         end = self.place + self._size
         behind = _marks(end, self._last - end)
         if behind:
