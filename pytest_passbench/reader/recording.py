@@ -147,7 +147,7 @@ class Recording(TorchDispatchMode):
         return self._kernels.setdefault(kernel, len(self._kernels))
 
     def constant(self, value: Any, where: str) -> Any:
-        """Return a constant that a kernel gets. Raises Rejected for an address, and if no data can state the value."""
+        """Return a constant that a kernel gets. Raises Rejected for an address or a value that no data can state."""
         if type(value).__module__ == "numpy" and hasattr(value, "item"):
             value = value.item()
         if isinstance(value, int) and self._is_address(value):

@@ -245,10 +245,7 @@ class _PlanPrinter:
         return f"def launch_plan({arguments}):\n" + "".join(f"    {line}\n" for line in self._lines)
 
     def _apart(self) -> None:
-        """Print a check, for each argument that the plan writes to, that it shares no memory with another argument.
-
-        The memory of an argument lies from its first to its last element.
-        """
+        """Print checks that no argument that the plan writes to overlaps another one, from first to last element."""
         sizes = [tensor.form.nbytes for tensor in self._plan.tensors]
         for index, other in itertools.combinations(range(len(sizes)), 2):
             if sizes[index] and sizes[other] and (index in self._written or other in self._written):
