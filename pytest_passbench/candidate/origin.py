@@ -14,7 +14,7 @@ from pytest_passbench.candidate.files import files
 
 _SUFFIXES = frozenset({".py", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".inc", ".txt"})
 _MAX_FILES, _MAX_FILE_BYTES = 500, 1 << 20
-_MAX_NEIGHBOURS = 200  # lines that are compared on either side
+_MAX_NEIGHBOURS = 200  # fewer lines than this are compared on either side
 _MIN_CHARACTERS = 12  # in all lines that agree; fewer may agree by chance
 _ESCAPES = str.maketrans("", "", " \t\\")
 

@@ -107,7 +107,7 @@ def _wait(child: int, seconds: float) -> int | None:
         os.close(handle)
     with contextlib.suppress(OSError):
         os.killpg(child, signal.SIGKILL)
-    os.kill(child, signal.SIGKILL)  # it may have ended before it made a group of its own
+    os.kill(child, signal.SIGKILL)  # it may not have made a group of its own yet
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status) if ready else None
 

@@ -222,6 +222,6 @@ def _wrapper(stem: str, replacement_func: Callable[[], Any], file: Path) -> Call
 
 
 def _line(error: BaseException, folder: Path) -> str:
-    """Return `` (file:line)`` of the deepest frame in the folder, or nothing if no frame is in it."""
+    """Return `` (file:line)`` of the deepest frame in the folder, or "" if no frame is in it."""
     file, line = place_in(error, lambda path: path.is_relative_to(folder))
     return f" ({file}:{line})" if file else ""

@@ -170,7 +170,7 @@ def value_of(node: Any) -> Any:
 
 
 def shaped_by_values(node: Node) -> bool:
-    """Return True if the shape of a node's value may depend on elements of its tensors, not on their shapes alone."""
+    """Return True if elements of a node's tensors may decide the shape of its value, or its value may be a size."""
     name = op_name(node)
     if name == "where":
         return len(node.all_input_nodes) == 1
@@ -209,7 +209,7 @@ def fold_metadata(gm: GraphModule) -> None:
 
 
 def by_values(graph: torch.fx.Graph) -> set[Node]:
-    """Return the operators whose result's shape is decided by elements, and all nodes that depend on them."""
+    """Return the operators for which elements decide a shape or a size, and all nodes that depend on them."""
     depending: set[Node] = set()
     for node in graph.nodes:
         is_call = node.op in ("call_function", "call_method") and "passbench_pass" not in node.meta

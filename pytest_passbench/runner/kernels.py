@@ -1,4 +1,4 @@
-"""Kernels for a template. It asks the judge for each match. The answer is a launch plan and compiled libraries.
+"""Kernels for a template. The judge is asked for each match, and answers with a launch plan and compiled libraries.
 
 This module, not the candidate, also measures the configurations of a tuned launch and chooses the fastest.
 """

@@ -194,8 +194,8 @@ class Spacer:
     """An allocation that a measured process makes before each block, to move the block's own allocations.
 
     Its size is drawn for each depth of the stack, so the addresses vary by chance within a pair too. It is at most
-    ``outputs`` bytes, the size of a call's outputs. It is largest at the last depth. The memory up to its end is
-    touched here, and the memory behind it by warming up at that depth.
+    ``outputs`` bytes, the size of a call's outputs, but at least a cache line. It is largest at the last depth. The
+    memory up to its end is touched here, and the memory behind it by warming up at that depth.
     """
 
     def __init__(self, chance: random.Random, outputs: int) -> None:

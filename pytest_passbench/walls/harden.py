@@ -1,6 +1,6 @@
 """Limits that a process of the untrusted side sets for itself before it runs a candidate's code.
 
-They are resource limits, no core dumps, and an end with its parent's. The judge makes the sandbox and its namespaces.
+They are resource limits, no core dumps, and a kill when the parent ends. The judge makes sandbox and namespaces.
 Filters of system calls are in :mod:`pytest_passbench.walls.seccomp`.
 """
 

@@ -43,7 +43,7 @@ _F_SETSIG, _F_SETLEASE, _F_NOTIFY, _F_SETDELEG = 10, 1024, 1026, 1040
 
 
 def works() -> bool:
-    """Return False if the kernel refuses the filter :func:`untrusted`. A fork of this process tries it."""
+    """Return False if the kernel refuses the filter of :func:`untrusted`. A fork of this process tries it."""
     child = os.fork()
     if child == 0:
         try:
