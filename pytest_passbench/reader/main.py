@@ -120,7 +120,7 @@ def _traced(item: LoadedPass, label: str) -> Any:
 
 
 def _made_anew(item: AnyLoaded) -> Callable[..., Any]:
-    """Return a wrapper that calls ``replacement_func()`` again, and then the wrapper which that returns."""
+    """Return a wrapper that calls ``replacement_func()`` again, and then calls what that returned."""
 
     def wrapper(*args: Any) -> Any:
         function = item.replacement_func()
@@ -224,7 +224,7 @@ def _serve(channel: socket.socket, order: dict[str, Any], passes: dict[str, AnyL
 def _read_answer(pid: int, turn: socket.socket) -> bytes:
     """Return the byte that a fork sends on its socket, or ``b""`` if the fork ended without one.
 
-    A process that the fork started may hold the socket open after the fork's end. So this also checks the fork.
+    A process that the fork started may hold the socket open after the fork's end. So the fork is checked as well.
     """
     while not _readable(turn, _POLL_SECONDS):
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

@@ -120,7 +120,7 @@ def early_users(nodes: tuple[Node, ...], order: dict[Node, int]) -> tuple[Node, 
 def _moved(moved: tuple[Node, ...], nodes: tuple[Node, ...], order: dict[Node, int]) -> str:
     """Return the reason why a use of a result cannot move behind the match's last operator, or "".
 
-    The use must not move past a write to what it reads, nor past a read of what it writes.
+    The use must not move past a write to memory that it uses, nor past a use of memory that it writes.
     """
     span = list(order)[order[nodes[0]] : order[nodes[-1]] + 1]
     for node in moved:

@@ -170,7 +170,7 @@ def value_of(node: Any) -> Any:
 
 
 def shaped_by_values(node: Node) -> bool:
-    """Return True if elements of a node's tensors may decide the shape of its value, or its value may be a size."""
+    """Return True if elements of a node's tensors may decide the shape of its value, or a size that it gives."""
     name = op_name(node)
     if name == "where":
         return len(node.all_input_nodes) == 1

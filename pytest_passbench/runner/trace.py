@@ -103,7 +103,7 @@ class GuardedCopy:
         return TraceRow(source, self._index, self._base, self.place, self.place + self._size, end)
 
     def written_around(self) -> int:
-        """Return how many bytes beyond the copy the launch wrote: behind its end, or if negative, before its start."""
+        """Return how many bytes beyond the copy a launch wrote: behind its end, or if negative, before its start."""
         end = self.place + self._size
         behind = _marks(end, self._last - end)
         if behind:
