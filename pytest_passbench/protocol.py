@@ -55,8 +55,8 @@ class TraceHead(NamedTuple):
     """The first 64-bit numbers of the shared page of a traced call. All are 0 at first.
 
     ``plan`` and ``launch`` (in the plan) number the launch that began last, from 1 on, and ``running`` is 1 until it
-    ends. ``memory`` is the memory around which it wrote, from 1 on, and ``distance`` the bytes behind its end or,
-    below 0, before its start. The rest is of a signal: ``access`` is 1 if the address was read, 2 if it was written.
+    ends. ``memory`` is the memory (from 1 on) that it wrote beyond, and ``distance`` the bytes behind its end or, if
+    negative, before its start. The rest is about a signal: ``access`` is 1 for a read of ``address``, 2 for a write.
     """
 
     plan: int
@@ -104,9 +104,10 @@ class ProtocolError(Exception):
 
 @contextmanager
 def to_the_end() -> Iterator[None]:
-    """End this process behind the context, whatever happens in it. So no fork goes on with its parent's work.
+    """End this process after the context, whatever happens in it. So no fork goes on with its parent's work.
 
-    An exception is printed, as the judge shows what a process printed last. That the judge hangs up is not printed.
+    An exception is printed, because the judge shows what a process printed last. No exception is printed when the
+    judge hangs up.
     """
     try:
         with suppress(ProtocolError, ConnectionError, SystemExit):
@@ -141,7 +142,7 @@ class Layout(Data):
 class Order(Data):
     """The judge's order to build a program: the arm, its pipeline and its graph. All fields are JSON-ready."""
 
-    arm: str  # "candidate", "eager", or a baseline's name
+    arm: str  # "candidate", "eager", "float64", "roundings", or a baseline's name
     source: str
     origin: str
     device: str
@@ -160,7 +161,7 @@ def send(channel: socket.socket, message: dict[str, Any], fds: tuple[int, ...] =
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
     try:
         sent = channel.sendmsg([data], rights)
-        if sent < len(data):  # the other side may have read it all, and be gone: to send nothing would fail then
+        if sent < len(data):  # if all was sent, the other side may be gone already, and sending nothing would fail
             channel.sendall(data[sent:])
     except TimeoutError:
         raise

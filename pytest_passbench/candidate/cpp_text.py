@@ -54,11 +54,11 @@ _PLACING_WORDS = """
     constructor destructor ifunc section alias weak weakref symver init_priority cleanup naked target_clones
     patchable_function_entry"""
 _PLACING = frozenset(_PLACING_WORDS.split())
-#: Refused everywhere, if an argument follows, or where macros may carry it into an attribute. The compiler writes the
-#: argument into its assembly as it is, where a line break or a semicolon begins another instruction.
+#: Attributes that are refused everywhere if an argument follows, or if a macro may carry the name into an attribute.
+#: The compiler copies the argument into its assembly, where a line break or a semicolon begins another instruction.
 _WITH_ARGUMENT = frozenset({"section", "symver", "weakref", "ifunc", "alias", "init_priority"})
-# Names of the compiler and its headers that a kernel may use. Macros of the others can paste tokens and declare
-# names for the assembler.
+# Reserved names (of the compiler and its headers) that a kernel may use. Other reserved names include macros that can
+# paste tokens and declare names for the assembler.
 _RESERVED = re.compile(
     r"""__(restrict|inline|const|volatile|signed|typeof|alignof|attribute|real|imag|complex|func|vector)(__)?
       | __(extension|int128|int128_t|uint128_t|null|fp16|bf16|float128|cplusplus|forceinline|FUNCTION__)
@@ -145,9 +145,8 @@ def _behind(lines: list[list[Token]], end: Token) -> list[Token]:
 def _carries(line: list[Token]) -> bool:
     """Return True if a line lets a macro carry a name from elsewhere into an attribute.
 
-    These are a macro with parameters that has an attribute, and one whose brackets are not in pairs, which may end an
-    argument of an attribute or the attribute. By all others, an attribute has only what its text has, and macros that
-    name no attribute.
+    Such a line defines a macro with parameters that has an attribute, or a macro with unpaired brackets, which may
+    end an attribute or an argument of one. Other macros only add names that are checked where they are defined.
     """
     if line[0].text != "#":
         return any(token.text == "__nonnull" for token in line)  # a macro of the C library
@@ -173,7 +172,7 @@ def _mark(token: Token, after: Token) -> Iterator[Refusal]:
 
 
 def _name(token: Token, after: Token, define: bool, carrying: bool) -> Iterator[Refusal]:
-    """Yield a finding for a name. ``carrying``: a macro may carry it into an attribute."""
+    """Yield a finding for a name. ``carrying`` is True if a macro may carry it into an attribute."""
     name, bare = token.text, token.text.strip("_")
     if name in _ASSEMBLY or name.startswith("_tile_"):  # AMX macros put their arguments into assembly
         yield token.at, "native", "inline assembly"
@@ -241,7 +240,7 @@ class _Attributes:
     def directive(self, token: Token) -> Iterator[Refusal]:
         """Yield a finding for a preprocessor line, which begins with ``token``, if it is in an attribute.
 
-        Else what follows an attribute in the text could be a part of it: ``#if`` hides the brackets that end it.
+        Otherwise text after an attribute could become a part of it, since ``#if`` can hide the brackets that end it.
         """
         if self._closing:
             self._closing = ""

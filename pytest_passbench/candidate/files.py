@@ -1,6 +1,6 @@
-"""The files of a candidate's folder: looked over before anything reads them, packed for its reader, and digested.
+"""The files of a candidate's folder: checked before anything reads them, packed for its reader, and digested.
 
-Their kinds, sizes, number and links are checked.
+The checks are of their kinds, sizes, number and links.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pytest_passbench.core.files import check_readable, read_bytes
 MAX_FILE_BYTES = 64 << 20
 MAX_BYTES = 256 << 20  # of all files
 MAX_FILES = 50_000
-MAX_DEPTH = 32  # of folders in each other
-_FOLDER = b"a folder"  # before its name in a digest: as the length of a file's name it would be too large
+MAX_DEPTH = 32  # of nested folders
+_FOLDER = b"a folder"  # marks a folder in a digest; as the length of a file's name these 8 bytes would be too large
 _CACHES = frozenset({"__pycache__", ".git", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints"})
 
 
 def check_files(root: Path) -> None:
-    """Raise UserError, naming the file, unless all is regular files that can be read, folders, and links.
+    """Raise UserError, naming the file, unless all entries are readable regular files, folders and links.
 
-    There may be no more of them than the limits above say. Files in caches are not looked at: no one reads them.
+    Their number and sizes have the limits above. Files in caches are not checked, because nothing reads them.
     """
     count = total = 0
     for folder, names, file_names in os.walk(root, onerror=_unreadable):
@@ -40,7 +40,7 @@ def check_files(root: Path) -> None:
             try:
                 status = entry.lstat()
             except FileNotFoundError:
-                continue  # it went meanwhile
+                continue  # it was removed meanwhile
             except OSError as error:
                 _unreadable(error)
             count += (is_read := _CACHES.isdisjoint(parts))
@@ -82,7 +82,7 @@ def check_links(folder: Path, root: Path) -> None:
 
 
 def _link_problem(entry: Path, root: Path) -> UserError | None:
-    """Return the error for a link that leads nowhere or out of ``root``; None for what is no such link."""
+    """Return the error for a link that leads nowhere or out of ``root``, or None for any other entry."""
     if not entry.is_symlink():
         return None
     try:

@@ -23,7 +23,7 @@ from pytest_passbench.suite.find import did_you_mean, no_such_task
 
 MANIFEST = "sorted_output_pass_rule_names.json"
 PASS_DIR = "pass_dir"
-MAX_PROPOSALS = 5  # of ids that are most similar to the name of a folder: each takes 20 ms
+MAX_PROPOSALS = 5  # folders for which similar ids are proposed; each search takes 20 ms
 _MANIFEST_REMEDY = 'write for example ["fuse_gelu", "fuse_add"]'
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_PASSES = 1_000
@@ -56,7 +56,7 @@ class PassDir:
 
     @property
     def mistakes(self) -> str:
-        """The problem, or else the faults, a line each; empty if the passes can be read."""
+        """The problem if there is one, or else the faults, a line each. It is empty if the passes can be read."""
         return self.problem or "\n".join(map(str, self.faults))
 
 
@@ -113,7 +113,7 @@ class Candidate:
 
     @cached_property
     def passes(self) -> str:
-        """The kinds of its passes in words: "pattern passes", "region passes", or "pattern and region passes"."""
+        """The kinds of its passes in words, such as "inductor passes", "pattern and region passes" or "no passes"."""
         kinds = frozenset[str]().union(*(directory.kinds for directory in self.directories))
         return f"{' and '.join(sorted(kinds)) or 'no'} passes"
 

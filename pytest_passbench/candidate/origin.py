@@ -14,16 +14,16 @@ from pytest_passbench.candidate.files import files
 
 _SUFFIXES = frozenset({".py", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".inc", ".txt"})
 _MAX_FILES, _MAX_FILE_BYTES = 500, 1 << 20
-_MAX_NEIGHBOURS = 200  # lines that are compared on either side
-_MIN_CHARACTERS = 12  # in all lines that agree: less than that stands in any file
+_MAX_NEIGHBOURS = 200  # fewer lines than this are compared on either side
+_MIN_CHARACTERS = 12  # in all lines that agree; fewer may agree by chance
 _ESCAPES = str.maketrans("", "", " \t\\")
 
 
 def origin(folder: Path, source: str, line: int, first: Iterable[str] = ()) -> tuple[str, int] | None:
     """Return the file (relative to ``folder``) and line that line ``line`` (from 1) of a kernel's text comes from.
 
-    Of several, it is the one with most equal neighbours. If that leaves several, it is the first, beginning with the
-    files named in ``first``. Return None if there is none, because the text is generated.
+    Of several such lines, it is the one with the most equal neighbours. If that leaves several, it is the first one,
+    and files named in ``first`` come first. Return None if there is none, for example because the text is generated.
     """
     lines = [_plain(text) for text in source.split("\n")]
     place = line - 1

@@ -1,4 +1,4 @@
-"""Facts about a pass file, read from its syntax tree. Size and depth of the text are limited, and so is the time."""
+"""Facts about a pass file, read from its syntax tree. Limits on the text's size and depth also limit the time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Fault:
 
 
 def read_fault(file: Path, stem: str) -> Fault | None:
-    """Return the fault of a pass file, or None: a syntax error, or one of its functions missing."""
+    """Return the fault of a pass file (a syntax error or a missing function), or None if it has none."""
     try:
         tree = parse(file)
     except SyntaxError as error:

@@ -107,7 +107,7 @@ def _wait(child: int, seconds: float) -> int | None:
         os.close(handle)
     with contextlib.suppress(OSError):
         os.killpg(child, signal.SIGKILL)
-    os.kill(child, signal.SIGKILL)  # it may not have got as far as to have a group of its own
+    os.kill(child, signal.SIGKILL)  # it may not have made a group of its own yet
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status) if ready else None
 
@@ -142,7 +142,7 @@ def _error(message: str, line: int = 0) -> dict[str, Any]:
 
 
 def _description(metadata: Any, ptx: str) -> dict[str, Any]:
-    """Return the description of machine code that a launch needs, or an error if a launch cannot give it all."""
+    """Return the description of machine code that a launch needs, or an error if it needs what no launch has."""
     ctas = int(metadata.num_ctas)
     cluster = tuple(getattr(metadata, "cluster_dims", (ctas, 1, 1)))
     for name in ("profile_scratch_size", "tensordesc_meta"):

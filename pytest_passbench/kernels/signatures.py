@@ -2,8 +2,8 @@
 
 The text is split into tokens as the compiler splits it, in time linear in its length. Nothing is expanded, and no
 directive is followed. Two points are stricter than the language. A sign is never part of a number. A raw string is
-not a token of its own; its reader refuses ``R`` before a string. Both can only show more names than the compiler
-sees, never fewer.
+not a token of its own; :mod:`~pytest_passbench.candidate.cpp_text` refuses raw strings. Both can only show more names
+than the compiler sees, never fewer.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Signature:
     """A function as it was declared.
 
     Kinds are "pointer", "dtype", "bool", "int8" to "uint64", "float32" and "float64"; a result may also be
-    "void". ``written`` holds the positions of pointers through which the kernel may write. ``names`` are those of the
-    parameters, empty for one without.
+    "void". ``written`` holds the positions of pointers through which the kernel may write. ``names`` are the names of
+    the parameters, with "" for a parameter without one.
     """
 
     result: str
@@ -111,9 +111,7 @@ def _until_parenthesis(tokens: list[Token], start: int) -> _Words:
 
 
 def _parameters(tokens: list[Token], start: int) -> list[_Words] | None:
-    """Return the words of each parameter of a definition whose "(" lies before ``start``, or None if it is not a
-    definition.
-    """
+    """Return the words of each parameter of a definition, whose "(" precedes ``start``; None for anything else."""
     parameters: list[_Words] = [[]]
     for index in range(start, len(tokens)):
         text = tokens[index].text

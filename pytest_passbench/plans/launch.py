@@ -19,7 +19,7 @@ from pytest_passbench.core.typed import Data, Most
 from pytest_passbench.plans.values import ConstantSchema, Identifier, Scalar
 
 VERSION = 1
-ALIGNMENT_BYTES = 16  # that a wrapper may ask of an address
+ALIGNMENT_BYTES = 16  # a wrapper may ask whether an address is a multiple of this
 MAX_STEPS = 512
 MAX_CHOICES = 256  # configurations of a tuned launch
 MAX_KERNELS = 32  # each needs a descriptor beside the message (``protocol.MAX_DESCRIPTORS``)
@@ -96,7 +96,7 @@ class Request(Data):
     ``tensors[i]``. A value of the graph that is passed twice is one tensor. Two tensors are taken to share no memory
     (``docs/launch-plans.md``). ``outputs`` is the number of values that the pattern returns. ``sequence`` is True if
     it returns a tuple or list of them. ``results`` are what the replaced operators give for these values. An item is
-    None if nothing uses the value, or if it may be of any form. It is empty if nothing is known of any value.
+    None if nothing uses the value, or if it may be of any form. ``results`` is empty if no value's form is known.
     ``region`` is the text of a region's graph (:mod:`pytest_passbench.plans.regions`), and empty for a pattern.
     """
 

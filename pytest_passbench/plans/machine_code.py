@@ -38,7 +38,7 @@ class Passed(Data, row=True):
 class Binary(Data):
     """A description of a kernel's machine code, without the code itself.
 
-    ``hidden`` is the number of pointers behind the passed values: to scratch memory, then to a profiler's. Each
+    ``hidden`` is the number of pointers after the passed values: to scratch memory, then to a profiler's memory. Each
     program has ``scratch_bytes`` of scratch memory, and each block ``shared`` bytes of shared memory.
     ``cooperative`` and ``dependent`` are attributes of the launch.
     """

@@ -1,4 +1,4 @@
-"""Launch plans and requests from data that is not trusted: what their forms alone do not say is checked here."""
+"""Launch plans and requests from data that is not trusted. This module checks what their schemas alone cannot."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def request(data: Any) -> Request:
 def plan(data: Any, tensors: tuple[Argument, ...]) -> LaunchPlan:
     """Return the plan that ``data`` states for a call with ``tensors``.
 
-    Raises Rejected, of the layer "plan" for a plan that does what no plan may do, and of "data" for other data.
+    Raises Rejected, of the layer "plan" for a plan that does what no plan may do, and of "data" for malformed data.
     """
     stated = replace(LaunchPlan.from_data(data), tensors=tensors)
     _PlanChecker(stated).check()
@@ -167,7 +167,7 @@ class _PlanChecker:
 
 
 def bytes_of(form: Form) -> int:
-    """Return the bytes of a tensor. Raises Rejected for one that there cannot be."""
+    """Return the bytes of a tensor of this form. Raises Rejected for a form that no tensor can have."""
     if not hasattr(torch, form.dtype):
         raise refusal(f"has a tensor of {form.dtype}, which this torch lacks")
     if len(form.shape) != len(form.strides):

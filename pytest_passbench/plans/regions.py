@@ -34,7 +34,7 @@ _FORM, _SIZE = schema_of(Form), schema_of(Annotated[int, Whole(0, MAX_EXTENT)])
 
 
 def graph_text(graph: Graph, value: Callable[[Node], Any], names: bool) -> str:
-    """Return a graph as text. ``value`` gives the value of a node; ``names``: the nodes keep their names.
+    """Return a graph as text. ``value`` gives the value of a node. With ``names`` the nodes keep their names.
 
     Raises Rejected for a graph that is too large, or that has what no data can state.
     """
@@ -86,7 +86,7 @@ def graph_module(text: str) -> GraphModule:
 
 
 def _metadata(tensor: torch.Tensor) -> TensorMetadata:
-    """Return a tensor's form as torch's passes note it. Their own function imports SymPy, which takes a second."""
+    """Return a tensor's form as torch's passes note it. Torch's own function imports SymPy, which takes a second."""
     formats = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d)
     fitting = [x for x, rank in zip(formats, (None, 4, 5), strict=True) if rank in (None, tensor.dim())]
     memory_format = next((x for x in fitting if tensor.is_contiguous(memory_format=x)), None)
@@ -94,7 +94,7 @@ def _metadata(tensor: torch.Tensor) -> TensorMetadata:
 
 
 class _Memory:
-    """The memory of a graph's values. Each is numbered, and begins where the first of its values does."""
+    """The memories of a graph's values. Each memory has a number, and begins where the first value in it begins."""
 
     def __init__(self, values: Iterable[Any]) -> None:
         self._numbers: dict[int, int] = {}
@@ -107,7 +107,7 @@ class _Memory:
         return self._numbers.setdefault(storage_of(tensor), len(self._numbers))
 
     def encoded(self, value: Any) -> Any:
-        """Return a node's value as data: None for one that no data can state."""
+        """Return a node's value as data, or None if no data can state it."""
         try:
             return encode(value, self._tensor)
         except Rejected:
@@ -144,7 +144,7 @@ def _values(data: Sequence[Any]) -> list[Any]:
         if tag != "tensor" or not isinstance(content, list) or len(content) != 5:
             raise refusal("a value of unknown kind")
         form, number, start = _FORM.check(content[:3]), _SIZE.check(content[3]), _SIZE.check(content[4])
-        bytes_of(form)  # raises Rejected for a form that there cannot be
+        bytes_of(form)  # raises Rejected for a form that no tensor can have
         if number not in memories:
             memories[number] = torch.empty(2 * MAX_EXTENT, dtype=torch.uint8, device="meta").untyped_storage()
         try:
@@ -157,9 +157,9 @@ def _values(data: Sequence[Any]) -> list[Any]:
 
 
 def check_regions(graph: Graph, regions: Sequence[Sequence[str]]) -> None:
-    """Raise Rejected unless regions, as names of nodes, are calls of the graph, each once, without a circle.
+    """Raise Rejected unless ``regions``, lists of names of nodes, name calls of the graph once each, without a cycle.
 
-    There is a circle if a region needs a result of its own by way of calls outside of it, or of other regions.
+    There is a cycle if a region needs a result of its own through calls outside of it, or through other regions.
     """
     calls = {node.name: node for node in graph.nodes if node.op in ("call_function", "call_method")}
     region_of: dict[Node, int] = {}

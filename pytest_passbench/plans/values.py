@@ -46,7 +46,7 @@ def storage_of(tensor: torch.Tensor) -> int:
 def encode(value: Any, special: Encode | None = None, depth: int = 0) -> Any:
     """Return the JSON-ready form of a constant.
 
-    ``special`` is asked first. It returns a tagged form for the caller's own kinds of values, and None for others.
+    ``special`` is called first. It returns a tagged form for the caller's own kinds of values, and None for others.
     Raises Rejected for any other value that has no form, and for values nested more than 16 deep.
     """
     if depth > MAX_DEPTH:

@@ -16,10 +16,10 @@ _SOURCES = {"argument": "a", "buffer": "b", "table": "t"}
 
 
 def steps(plan: Mapping[str, Any]) -> list[str]:
-    """Return the steps of a plan (its JSON-ready data) in words, at most 40 lines of 200 characters.
+    """Return the steps of a plan (its JSON-ready data) in words, a line of at most 200 characters each.
 
     ``a0`` is the first argument, ``b0`` the plan's first buffer, ``t0`` its first constant table.
-    ``a0+64`` begins 64 bytes into the argument.
+    ``a0+64`` begins 64 bytes into the argument. After 40 steps, a last line has the number of the others.
     """
     texts, buffers = [], 0
     for step in plan["steps"]:
@@ -39,7 +39,7 @@ def steps(plan: Mapping[str, Any]) -> list[str]:
 
 
 def _new_buffers(results: Sequence[Mapping[str, Any]], buffers: int) -> list[str]:
-    """Return the buffers that an operator's results make, behind the ``buffers`` before it."""
+    """Return the names of the new buffers among an operator's results. ``buffers`` is the number of earlier ones."""
     numbers = {index for source, index, *_ in (item["operand"] for item in results) if source == "buffer"}
     return [f"b{index}" for index in sorted(numbers) if index >= buffers]
 

@@ -1,6 +1,6 @@
 """Load the modules of a pass directory. This executes candidate code, so only a reader does it.
 
-To its own code the folder is the package ``pass_dir``, whatever its name on disk. Its file ``helper.py`` can be
+Code in the folder sees it as the package ``pass_dir``, whatever its name on disk. Its file ``helper.py`` can be
 imported as ``pass_dir.helper``, ``.helper``, ``<folder name>.helper`` and ``helper``. All four give the same module,
 loaded once. Byte code in the folder is never used.
 """
@@ -46,7 +46,7 @@ class LoadedPass:
 
 @dataclass(frozen=True, eq=False)
 class LoadedRegionPass:
-    """A loaded region pass. ``supported`` says of a node whether the pass takes it."""
+    """A loaded region pass. ``supported`` returns True for a node that the pass takes."""
 
     name: str
     supported: Callable[..., Any]
@@ -57,7 +57,7 @@ class LoadedRegionPass:
 
 @dataclass(frozen=True, eq=False)
 class LoadedInductorPass:
-    """A loaded pass of TorchInductor's own form. Its wrapper takes the number of a registration, and its values."""
+    """A loaded pass of TorchInductor's own form. Its wrapper takes a registration's number, and its arguments."""
 
     name: str
     registrations: tuple[Registration, ...]
@@ -222,6 +222,6 @@ def _wrapper(stem: str, replacement_func: Callable[[], Any], file: Path) -> Call
 
 
 def _line(error: BaseException, folder: Path) -> str:
-    """Return `` (file:line)`` of the deepest frame in the folder, or nothing if no frame is in it."""
+    """Return `` (file:line)`` of the deepest frame in the folder, or "" if no frame is in it."""
     file, line = place_in(error, lambda path: path.is_relative_to(folder))
     return f" ({file}:{line})" if file else ""

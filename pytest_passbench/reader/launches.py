@@ -105,7 +105,7 @@ class RecordedLibrary:
     """The stand-in for a library that ``kernels.cpp.load`` returns. Its functions record their launches."""
 
     def __init__(self, source: str, flags: tuple[str, ...], openmp: bool, loaded: tuple[str, int] = ("", 0)) -> None:
-        """Take over a text. ``loaded`` are the file and line that load it."""
+        """Read the signatures in a source. ``loaded`` are the file and line of the call that loads it."""
         self.source, self.flags, self.openmp, self.loaded = source, flags, openmp, loaded
         self._signatures = signatures.parse(source)
 
@@ -140,7 +140,7 @@ class RecordedLibrary:
 
 
 def _cpp_argument(recording: Recording, value: Any, kind: str, where: str) -> Any:
-    """Return an argument as the plan has it. Raises TypeError if it is not of its parameter's kind."""
+    """Return an argument in the form that a plan stores. Raises TypeError if it is not of its parameter's kind."""
     if kind == "pointer":
         return _pointer(recording, value, where)
     if kind == "dtype":
@@ -186,7 +186,7 @@ def load_library(source: str, *, flags: tuple[str, ...] = (), openmp: bool = Fal
 
 
 def _triton_value(recording: Recording, value: Any, where: str) -> Any:
-    """Return an argument of a Triton kernel as the plan has it."""
+    """Return an argument of a Triton kernel in the form that a plan stores."""
     if isinstance(value, torch.Tensor):
         return recording.operand(value)
     kind = f"{type(value).__module__}.{type(value).__name__}"
@@ -224,7 +224,7 @@ class TritonRecorder:
         recording.steps.append(TritonLaunch(number, sizes, named, constants))
 
     def tune(self, tuner: Any, *args: Any, **kwargs: Any) -> None:
-        """Record a launch in each configuration that can be launched. Raises the last error if there is none."""
+        """Record a launch in each configuration that can be launched. Raises the last error if none can be."""
         recording = current()
         tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
         choices, failed = [], None

@@ -1,7 +1,7 @@
 """A reader imports the passes of a directory, sends them as data, and records launch plans on request.
 
-Each recording is made in a fork of its own. So no call finds anything that an earlier one left behind. Those of one
-request are made side by side.
+Each recording is made in a fork of its own. So no call finds anything that an earlier one left behind. The recordings
+of one request are made in parallel.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from pytest_passbench.reader.trace import parameters, place_in, trace
 from pytest_passbench.rewrite.passes import PassError
 from pytest_passbench.walls import harden, seccomp
 
-_MAX_PADDING_BYTES = 1 << 22  # between the addresses of two recordings
+_MAX_PADDING_BYTES = 1 << 22  # of memory that a fork allocates first, to get other addresses
 _NOT_SUBSCRIPTABLE = "'function' object is not subscriptable"  # Python's words for ``kernel[grid]``
-_PLAN, _NO_PLAN = b"+", b"-"  # bytes between a reader and its forks
+_PLAN, _NO_PLAN = b"+", b"-"  # messages of one byte between a reader and its forks
 MAX_NOTE_CHARACTERS = 300  # of the reason why a region is left to eager
-_POLL_SECONDS = 0.05  # between two looks whether a fork still lives
+_POLL_SECONDS = 0.05  # between two checks whether a fork still runs
 
 
 def main(message: dict[str, Any], fds: list[int]) -> None:
@@ -79,7 +79,10 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
 
 
 def pass_as_data(item: AnyLoaded) -> dict[str, Any]:
-    """Return a pass as data. In place of a function that cannot be traced stands the reason, as a text."""
+    """Return a pass as data, with the reason (a text) in place of a pattern's function that cannot be traced.
+
+    Raises PassError if a search function of a registration cannot be traced.
+    """
     if isinstance(item, LoadedRegionPass):
         return {"name": item.name, "kind": "region"}
     file, line = defined(_function_before(item), item.file.parent)
@@ -117,7 +120,7 @@ def _traced(item: LoadedPass, label: str) -> Any:
 
 
 def _made_anew(item: AnyLoaded) -> Callable[..., Any]:
-    """Return a wrapper that calls the one that a further ``replacement_func()`` returns."""
+    """Return a wrapper that calls ``replacement_func()`` again, and then calls what that returned."""
 
     def wrapper(*args: Any) -> Any:
         function = item.replacement_func()
@@ -128,9 +131,9 @@ def _made_anew(item: AnyLoaded) -> Callable[..., Any]:
 
 
 def _check_call(wrapper: Callable[..., Any], arguments: Sequence[Any], *, region: bool) -> None:
-    """Raise Rejected if ``wrapper`` does not take that many arguments. A wrapper without a signature may.
+    """Raise Rejected if ``wrapper`` does not take that many arguments. Accept a wrapper without a signature.
 
-    ``region``: they are those of a region pass.
+    ``region`` is True for the arguments of a region pass.
     """
     try:
         signature = inspect.signature(wrapper)
@@ -153,7 +156,7 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 
 def _count(signature: inspect.Signature) -> str:
-    """Return how many arguments can be given by position."""
+    """Return how many arguments can be passed by position, in words: "2", "1 to 3" or "1 or more"."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = [parameter for parameter in signature.parameters.values() if parameter.kind in kinds]
     required = sum(parameter.default is parameter.empty for parameter in parameters)
@@ -174,25 +177,25 @@ def _tell_kernels(channel: socket.socket, folder: Path) -> None:
 
 
 def _inside(folder: Path, file: str, line: int) -> tuple[str, int]:
-    """Return a place with its file's path within ``folder``, or an empty file and 0 if it is elsewhere."""
+    """Return the path of ``file`` within ``folder``, and ``line``. Return "" and 0 if the file is elsewhere."""
     return (str(Path(file).relative_to(folder)), line) if Path(file).is_relative_to(folder) else ("", 0)
 
 
 def _raised_in(folder: Path, error: BaseException) -> tuple[str, int]:
-    """Return the file (relative to ``folder``) and line that raised ``error``, or an empty file and 0."""
+    """Return the file (relative to ``folder``) and line that raised ``error``, or "" and 0 if it is elsewhere."""
     return _inside(folder, *place_in(error, lambda path: path.is_relative_to(folder)))
 
 
 def defined(function: Callable[..., Any], folder: Path) -> tuple[str, int]:
-    """Return the file (relative to ``folder``) and line at which a function is defined, or an empty file and 0."""
+    """Return the file (relative to ``folder``) and line that define a function, or "" and 0 if it is elsewhere."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return _inside(folder, code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
 
 
 def _serve(channel: socket.socket, order: dict[str, Any], passes: dict[str, AnyLoaded], folder: Path) -> None:
-    """Answer a request for a launch plan with a recording for each of its seeds, up to the first that is no plan.
+    """Answer a request with a recording for each of its seeds, up to the first recording that gives no plan.
 
-    Every second one is of a wrapper that is made anew, so a plan's two recordings are of two wrappers if these are
+    Every second recording calls a newly made wrapper. So the two recordings of a plan use two wrappers if these are
     closures.
     """
     sys.stdout.flush()
@@ -219,9 +222,9 @@ def _serve(channel: socket.socket, order: dict[str, Any], passes: dict[str, AnyL
 
 
 def _read_answer(pid: int, turn: socket.socket) -> bytes:
-    """Return the byte that a fork tells on its socket, or nothing if the fork has ended.
+    """Return the byte that a fork sends on its socket, or ``b""`` if the fork ended without one.
 
-    A process that the fork has started may hold the socket open after the fork's end, so the fork is looked at too.
+    A process that the fork started may hold the socket open after the fork's end. So the fork is checked as well.
     """
     while not _readable(turn, _POLL_SECONDS):
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -237,10 +240,10 @@ def _readable(turn: socket.socket, seconds: float) -> bool:
 def _forked(
     channel: socket.socket, order: dict[str, Any], number: int, passes: dict[str, AnyLoaded], folder: Path
 ) -> tuple[int, socket.socket]:
-    """Fork the process of an order's recording ``number``. Return its process id, and a socket.
+    """Fork a process that makes the recording ``number`` of an order. Return its process id, and a socket.
 
-    It waits for a byte from the socket, prints and sends its answer on the ``channel``, and then tells the socket
-    whether that was a plan.
+    The fork makes the recording, waits for a byte from the socket, and sends its answer on the ``channel``. Then it
+    sends a byte on the socket that tells whether the answer was a plan.
     """
     parent_end, child_end = socket.socketpair()
     with child_end:
@@ -274,7 +277,7 @@ def _answer(order: dict[str, Any], number: int, passes: dict[str, AnyLoaded], fo
         if isinstance(error, Rejected) and error.layer == "plan":
             wrong_call = error.rule == WRONG_CALL
             place = defined(_function_before(item), folder) if wrong_call else _raised_in(folder, error)
-            # What a wrapper returns is looked at behind its end, where no frame of its file is left.
+            # The result of a wrapper is checked after the wrapper returned, when no frame of its file is left.
             place = place if place[1] else defined(item.wrapper, folder)
             return _refusal(error.rule, error.message, *place)
         if isinstance(error, TypeError) and str(error) == _NOT_SUBSCRIPTABLE:
@@ -310,7 +313,7 @@ def record(request: Request, wrapper: Any, policy: str, chance: random.Random) -
 
 
 def warm_up() -> None:
-    """Record a small wrapper and trace a function, so that forks find imported what a first recording needs."""
+    """Record a small wrapper and trace a function. That imports what a first recording needs before any fork."""
     form = contiguous("float32", (2,))
     request = Request("warm_up", ({"tensor": 0},), (Argument(form),))
     record(request, lambda x: torch.empty_like(x).copy_(x.view(1, 2)[0]), "kernels", random.Random(0))

@@ -1,8 +1,8 @@
 """A recording writes a call of a kernel wrapper down as a launch plan while the wrapper runs.
 
 Operators come through torch's dispatcher, launches from the stand-ins for ``kernels.cpp`` and Triton. The tensors are
-CPU tensors with random values, whatever device the request states. An operator that is not seen here is not in the
-plan, so it is not executed later: one of another thread, or one hidden from the dispatcher.
+CPU tensors with random values, whatever device the request states. An operator that another thread calls, or that is
+hidden from the dispatcher, does not get into the plan, so it is not executed later.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Recording(TorchDispatchMode):
         return False
 
     def plan(self, result: Any) -> LaunchPlan:
-        """Return the plan of a call that returned ``result``. Raises Rejected for any other result."""
+        """Return the plan of a call that returned ``result``. Raises Rejected for a result that no plan returns."""
         returns = tuple(self.operand(value) for value in self._results(result))
         tables = tuple(self._tables)
         return LaunchPlan(self._request.tensors, tables, tuple(self._kernels), tuple(self.steps), returns)
@@ -147,7 +147,7 @@ class Recording(TorchDispatchMode):
         return self._kernels.setdefault(kernel, len(self._kernels))
 
     def constant(self, value: Any, where: str) -> Any:
-        """Return a constant that a kernel gets. Raises Rejected for an address, and for a value that has no form."""
+        """Return a constant that a kernel gets. Raises Rejected for an address or a value that no data can state."""
         if type(value).__module__ == "numpy" and hasattr(value, "item"):
             value = value.item()
         if isinstance(value, int) and self._is_address(value):
@@ -235,7 +235,7 @@ class Recording(TorchDispatchMode):
         """Pass a view on, and record an operator that computes. Raises Rejected if the policy forbids it."""
         mutable = bool(func._schema.is_mutable)
         before = {storage_of(tensor) for tensor in tensors_in((args, kwargs))}
-        if not mutable and (func.is_view or str(func) == "aten._unsafe_view.default"):  # reshape's, of its own copy
+        if not mutable and (func.is_view or str(func) == "aten._unsafe_view.default"):  # by reshape, on its copy
             return func(*args, **kwargs)
         if str(func) == "aten.lift_fresh.default":  # torch.tensor([...]): its result becomes a table when it is used
             return func(*args, **kwargs)
@@ -265,7 +265,7 @@ class Recording(TorchDispatchMode):
 
 
 def _on_meta(args: Any, kwargs: Any) -> bool:
-    """Return True if a call gives tensors on the meta device, and gets no others."""
+    """Return True if a call returns tensors on the meta device, and all its tensor arguments are there too."""
     device = kwargs.get("device")
     tensors = tensors_in((args, kwargs))
     made_there = device is not None and torch.device(device).type == "meta"
@@ -299,7 +299,7 @@ def _tensor(argument: Argument, chance: random.Random) -> torch.Tensor:
 
 
 class Device(TorchFunctionMode):
-    """A mode in which tensors and factories answer as on ``device``. Reading values raises Rejected.
+    """A mode in which tensors and factory functions behave as on ``device``. Reading values raises Rejected.
 
     So a wrapper for a CUDA device sees its arguments on that device.
     """

@@ -18,7 +18,7 @@ from pytest_passbench.suite.batching import is_batching
 
 
 def _answer(supported: Callable[..., Any], node: Node) -> bool:
-    """Return what a pass says of a node. A call that data cannot state is not supported."""
+    """Return True if a pass supports a node. The pass is not asked about a call that data cannot state."""
     if node.op not in ("call_function", "call_method") or node.target is opaque_call or is_batching(node):
         return False
     answer = supported(node)
@@ -38,7 +38,7 @@ def _index(_value: Any, _place: Any) -> None:
 def regions(item: AnyLoaded, text: str) -> list[list[str]]:
     """Return the regions of a graph that a region pass supports, the largest first, as names of nodes.
 
-    A region is as large as can be without a circle between regions. Passes on what ``supported`` raises.
+    A region is as large as possible without a cycle between regions. Passes on what ``supported`` raises.
     """
     if not isinstance(item, LoadedRegionPass):
         raise TypeError(f"{item.name} is no region pass")

@@ -23,7 +23,7 @@ MATCHER = "torch._inductor.pattern_matcher"
 
 @dataclass(frozen=True)
 class Registration:
-    """A call of ``register_replacement``: the function to look for, the one in its place, and the first's inputs."""
+    """A call of ``register_replacement``: the search function, its replacement, and example inputs of the search."""
 
     search: Callable[..., Any]
     replace: Callable[..., Any]

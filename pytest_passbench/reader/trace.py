@@ -18,12 +18,12 @@ from pytest_passbench.plans.graphs import Traced
 from pytest_passbench.rewrite.meta import metadata_nodes
 from pytest_passbench.rewrite.passes import PassError
 
-#: Checks of torch's, which have no value. They refuse a symbol.
+#: Checks of torch that return nothing. They refuse a symbol.
 _CHECKS = (
     "_check", "_check_is_size", "_check_index", "_check_value", "_check_type", "_check_not_implemented",
     "_check_tensor_all", "_check_with",
 )  # fmt: skip
-#: The folders of torch and of this package, whose frames no pass's author has written.
+#: The folders of torch and of this package. A frame in them is not code of a pass's author.
 _FOREIGN_FOLDERS = (Path(torch.__file__).parent, Path(__file__).parents[1])
 #: Functions of torch that take sizes one by one, and refuse symbols among them.
 _SIZED = ("zeros", "ones", "empty", "rand", "randn")
@@ -62,7 +62,7 @@ def _has_proxy(value: Any) -> bool:
 
 
 class _InPlaceProxy(Proxy):
-    """A symbol that keeps ``x += y`` for a tensor, whose views see it. FX would make it ``x = x + y``."""
+    """A symbol that keeps ``x += y`` for a tensor, since its views change too. FX would make it ``x = x + y``."""
 
 
 def _augmented(name: str) -> Callable[..., Any]:
@@ -131,7 +131,7 @@ def trace(name: str, label: str, function: Callable[..., Any], arguments: list[s
 
 @contextlib.contextmanager
 def _without_effects() -> Iterator[None]:
-    """Have statements that do nothing to values do nothing, and bring torch's gradient mode back at the end."""
+    """Switch torch's checks off, let functions take symbols as sizes, and restore the gradient mode at the end."""
     replaced: dict[str, Callable[..., Any]] = {
         name: lambda *_args, **_kwargs: None for name in _CHECKS if hasattr(torch, name)
     }

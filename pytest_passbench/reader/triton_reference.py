@@ -95,7 +95,7 @@ def _outer_values(function: FunctionType) -> Mapping[str, Any]:
 
 
 def _member(value: Any, dtype: type) -> dict[str, str] | None:
-    """Return the name of a member of Triton's language that was imported by itself, or None for other values."""
+    """Return the module and name of a member of Triton or ``math`` that was imported by itself, or else None."""
     import triton
     import triton.language as tl
     from triton.language.extra import libdevice

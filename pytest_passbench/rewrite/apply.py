@@ -1,6 +1,7 @@
 """Apply passes to a graph: each match, or region, becomes a call of the pass's kernel wrapper.
 
-A match is where a pattern is. Region passes choose regions; what each gets and returns follows from the graph alone.
+A match is a place where a pattern occurs. Region passes choose regions. The graph alone decides what the kernel of a
+region gets and returns.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ _BROKEN_OFF = "torch.compile breaks the graph off at a torch.vmap level; --passb
 class Rewritten:
     """A graph after its passes.
 
-    ``operators`` are the names of the operators before. ``places`` are the matches: the pass's name, and the names
-    of the nodes that it matched, which are variables of the source. ``working`` are the names of the passes with a
-    match that covers work: more than views, casts and dropout in eval mode.
+    ``operators`` are the names of the operators before the passes. ``places`` are the matches: the pass's name, and
+    the names of the nodes that it matched, which are variables of the source. ``working`` are the names of the passes
+    with a match that covers work: more than views, casts and dropout in eval mode.
     """
 
     module: GraphModule
@@ -70,8 +71,8 @@ def apply_passes(
 ) -> Rewritten:
     """Return a graph with passes applied in order, each to the result of the one before, at every match.
 
-    ``gm`` is not changed. Without a match it is also the result. If a pass is of TorchInductor's form, all are
-    matched with the graph behind its decompositions. ``example_inputs`` give shapes, dtypes and strides.
+    ``gm`` is not changed. Without a match it is also the result. If a pass has TorchInductor's form, all passes are
+    matched with the graph after TorchInductor's decompositions. ``example_inputs`` give shapes, dtypes and strides.
     Raises PassError for a pass that cannot be applied.
     """
     patterns = [_prepare(item) if isinstance(item, Pass) else None for item in passes]
@@ -187,7 +188,7 @@ class _MatchSplice(Splice):
         return tuple(map_arg(item, values.__getitem__) for item in traced.result)
 
     def _computed(self, node: Node, values: dict[Node, Any]) -> Node:
-        """Add an operator of ``replacement_args`` to the graph, and return it. Raises PassError for no operator."""
+        """Add a call in ``replacement_args`` to the graph. Raises PassError if it does not call an operator."""
         name = str(getattr(node.target, "__name__", node.target))
         unknown = node.target not in METHODS if node.op == "call_method" else spelling(node.target) is None
         if unknown or batching.is_batching(node):
@@ -221,7 +222,7 @@ def _value(node: Node, values: dict[Node, Any]) -> Any:
 def replace_regions(name: str, target: Target, kernels: Kernels, left: list[str]) -> Iterator[RegionSplice]:
     """Yield the regions of a graph that a pass called ``name`` has a kernel for, each to be replaced before the next.
 
-    ``left`` gets the reason for each region that stays eager's. Raises PassError if the pass fails.
+    ``left`` gets the reason for each region that is left to eager. Raises PassError if the pass fails.
     """
     try:
         graph, values = _described(target)
@@ -251,10 +252,10 @@ def _described(target: Target) -> tuple[Graph, dict[Node, object]]:
 
 
 class RegionSplice(Splice):
-    """A region with its kernel, to be put in its place.
+    """The replacement of a region by its kernel.
 
-    Its arguments are the values from outside that it uses, in the order of their first use. It returns the values
-    that others use, in graph order.
+    The kernel's arguments are the values from outside that the region uses, in the order of their first use. The
+    kernel returns the values that nodes outside use, in graph order.
     """
 
     def __init__(self, name: str, nodes: list[Node], target: Target, kernels: Kernels) -> None:
@@ -273,7 +274,7 @@ class RegionSplice(Splice):
         self.kernel: Kernel = kernels.kernel(self._request())
 
     def _check(self) -> None:
-        """Raise LeftToEager unless what the region gets and returns are tensors that a plan can have."""
+        """Raise LeftToEager unless all inputs and results are tensors that a plan can have, and a result is used."""
         for what, nodes in (("input", self.inputs), ("result", self.outputs)):
             if len(nodes) > MAX_ARGUMENTS:
                 raise LeftToEager(f"more than {MAX_ARGUMENTS} {what}s")
@@ -289,7 +290,7 @@ class RegionSplice(Splice):
         return replace(request, region=self._text())
 
     def _text(self) -> str:
-        """Return the region as a graph of its own. Nodes are named by their place, so that like regions are one."""
+        """Return the region as the text of a graph of its own, without names, so equal regions have equal texts."""
         graph, copies = Graph(), dict[Node, Node]()
         for number, source in enumerate(self.inputs):
             copies[source] = graph.placeholder(f"x{number}")

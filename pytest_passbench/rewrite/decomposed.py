@@ -1,4 +1,4 @@
-"""Graphs as TorchInductor's own passes see them: ATen operators, behind its decompositions."""
+"""Graphs as TorchInductor's own passes see them: ATen operators, after its decompositions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def decomposed(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:
 
 
 def traced_operators(function: Callable[..., Any], inputs: Sequence[Any], *, symbolic: bool = False) -> GraphModule:
-    """Return the graph of a function in ATen operators, behind TorchInductor's decompositions.
+    """Return the graph of a function in ATen operators, after TorchInductor's decompositions.
 
     With ``symbolic`` the sizes of the inputs are symbols. Casts are calls of ``to``, which passes know.
     """

@@ -73,7 +73,7 @@ def hazards(nodes: tuple[Node, ...], returned: set[Node], order: dict[Node, int]
 
 
 def _batched(nodes: tuple[Node, ...]) -> str:
-    """Return the reason if one of these belongs to a level of torch.vmap, where it has to stay, or nothing."""
+    """Return a reason if one of the nodes belongs to a level of torch.vmap, where it has to stay; else ""."""
     for node in nodes:
         if is_batching(node) or any(is_batched(value_of(n)) for n in (node, *node.all_input_nodes)):
             return f"{node.name} works on a batched tensor of torch.vmap, which no kernel takes"
@@ -81,9 +81,9 @@ def _batched(nodes: tuple[Node, ...]) -> str:
 
 
 def leaks(node: Node, matched: set[Node], returned: set[Node]) -> bool:
-    """Return True if a node writes to a tensor from outside, and others go on with that tensor under its name.
+    """Return True if a node writes to a tensor from outside, and nodes outside use the value of this node.
 
-    The pattern does not return it, so no result of the kernel can take its place.
+    The pattern does not return that value, so no result of the kernel can take its place.
     """
     if node in returned or not written_storages(node) or all(user in matched for user in node.users):
         return False
@@ -92,7 +92,7 @@ def leaks(node: Node, matched: set[Node], returned: set[Node]) -> bool:
 
 
 def _kept_writers(writers: list[Node], nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Return the operators of the match that these writers need, and they, in graph order."""
+    """Return the writers and the operators of the match that they need, in graph order."""
 
     def needed(node: Node) -> list[Node]:
         before = nodes[: nodes.index(node)]
@@ -118,9 +118,9 @@ def early_users(nodes: tuple[Node, ...], order: dict[Node, int]) -> tuple[Node, 
 
 
 def _moved(moved: tuple[Node, ...], nodes: tuple[Node, ...], order: dict[Node, int]) -> str:
-    """Return the reason why a use of a result cannot move behind the match's last operator, or nothing.
+    """Return the reason why a use of a result cannot move behind the match's last operator, or "".
 
-    It must not move past a write to what it uses, nor past a use of what it writes.
+    The use must not move past a write to memory that it uses, nor past a use of memory that it writes.
     """
     span = list(order)[order[nodes[0]] : order[nodes[-1]] + 1]
     for node in moved:
@@ -137,9 +137,9 @@ def _moved(moved: tuple[Node, ...], nodes: tuple[Node, ...], order: dict[Node, i
 def _early_reads(
     storage: int, first: Node, nodes: tuple[Node, ...], moved: tuple[Node, ...], order: dict[Node, int]
 ) -> str:
-    """Return the reason if a node outside reads a write before the match's last operator, or nothing.
+    """Return a reason if a node outside reads what the match writes before the match's last operator; else "".
 
-    The write is made at the end only, behind the kernel's call.
+    After the replacement, the write only happens at the end, behind the kernel's call.
     """
     for node in list(order)[order[first] : order[nodes[-1]]]:
         if node not in nodes and node not in moved and storage in _touched(node):
@@ -150,11 +150,11 @@ def _early_reads(
 def hidden_reads(
     calls: dict[Node, CanonicalCall], returned: tuple[Node, ...], binding: dict[Node, Any], order: dict[Node, int]
 ) -> str:
-    """Return the difference between pattern and target in reads after a write through another name, or nothing.
+    """Return the difference between pattern and target in reads after a write through another name, or "".
 
     Such a read (``v = x.view(-1); v.add_(1); x.sin()``) shows only in the order of the operators. Matching compares
-    the data flow, and does not see it. Neither does it see that two arguments of the pattern share memory here.
-    ``calls`` are the pattern's, and ``returned`` what it returns.
+    the data flow, and does not see it. Matching does not see either that two arguments of the pattern share memory in
+    the target. ``calls`` are the pattern's calls, and ``returned`` the nodes that it returns.
     """
     position = {node: i for i, node in enumerate(calls)}
     reads: list[tuple[Node | None, Node]] = [(node, read) for node in calls for read in node.all_input_nodes]
@@ -182,9 +182,9 @@ def hidden_reads(
 
 
 def _origins(node: Any, binding: dict[Node, Any], memory: set[int]) -> set[Node]:
-    """Return where a pattern's value has its memory from, as far as the pattern says: arguments and operators.
+    """Return the arguments and operators of the pattern from which the value of a node has its memory.
 
-    Two arguments are two, even if they stand for one tensor here.
+    Two arguments count as two, even if both stand for the same tensor of the target.
     """
 
     def inputs(value: Node) -> list[Node]:
@@ -201,7 +201,7 @@ def _storages_of(bound: Any) -> set[int]:
 
 
 def descendants(matched: set[Node]) -> set[Node]:
-    """Return the nodes that depend on these, without these."""
+    """Return the nodes that depend on ``matched``, without ``matched`` itself."""
     users = (user for node in matched for user in node.users)
     return reached(users, lambda node: node.users).keys() - matched
 
@@ -219,7 +219,7 @@ def _observed(storage: int, first: Node, matched: set[Node], later: set[Node], o
 
 
 def _base(writer: Node, matched: set[Node]) -> Node | None:
-    """Return the outer tensor that a chain of in-place calls writes to: the tensor itself, not a view. Else None."""
+    """Return the outer tensor that a chain of in-place calls writes to, or None if it writes to a view of one."""
     node = writer
     while node in matched:
         base = canonical(node).args.get("input")
@@ -232,7 +232,7 @@ def _base(writer: Node, matched: set[Node]) -> Node | None:
 def _outside_writes(
     nodes: tuple[Node, ...], matched: set[Node], returned: set[Node], later: set[Node], order: dict[Node, int]
 ) -> str:
-    """Return the reason if a node outside writes to memory that the match uses or returns, or nothing."""
+    """Return a reason if a node outside writes to memory that the match uses or returns; else ""."""
     touched = set().union(*(_touched(node) for node in nodes))
     for node in order:
         writes = written_storages(node) & touched if order[node] > order[nodes[0]] and node not in matched else set()
@@ -254,7 +254,7 @@ def _shared(storage: int, matched: set[Node], returned: set[Node], later: set[No
 def thread_inplace(graph: Graph) -> None:
     """Make each node after an in-place call read the call's result instead of its base.
 
-    Both are the same tensor, so nothing changes at run time. Then the data flow shows what only the order showed.
+    Both are the same tensor, so nothing changes at run time. Then the data flow shows the order of writes and reads.
     """
     order = {node: i for i, node in enumerate(graph.nodes)}
     for node in list(graph.nodes):

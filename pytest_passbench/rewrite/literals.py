@@ -18,8 +18,8 @@ _SIZED = frozenset({"view", "reshape", "expand"})
 def align(pattern: CanonicalCall, target: CanonicalCall, node: Node, name: str) -> tuple[Any, Any]:
     """Return an argument of both calls in comparable form: -1 sizes are resolved, and a number is widened.
 
-    A number is widened to as many axes as the other side has. ``node`` is the target's node. An argument for which ()
-    does not mean that it is absent is put into a tuple.
+    A number is widened to as many axes as the other side has. ``node`` is the target's node. If () as an argument
+    does not mean that the argument is absent, both sides are put into tuples.
     """
     expected, actual = pattern.get(name), target.get(name)
     if pattern.op in _SIZED and name == "size":
@@ -32,7 +32,7 @@ def align(pattern: CanonicalCall, target: CanonicalCall, node: Node, name: str) 
 
 
 def widened(expected: Any, actual: Any, name: str, rank: int | None) -> tuple[Any, Any]:
-    """Return two literals of a parameter with dimensions counted from the first of ``rank``, and as wide."""
+    """Return two literals of a parameter as wide as each other, with dimensions below 0 counted from ``rank``."""
     if name in names.WIDENED:
         expected, actual = _widen(expected, actual), _widen(actual, expected)
     return _wrap(expected, rank), _wrap(actual, rank)
@@ -47,7 +47,7 @@ def _widen(value: Any, like: Any) -> Any:
 
 
 def rank_of(call: CanonicalCall, name: str) -> int | None:
-    """Return the rank from which a negative value of this parameter counts. None if it names no dimension."""
+    """Return the rank that a negative value of a parameter counts from, or None if it names no known dimension."""
     if name not in names.DIM_NAMES:
         return None
     subject = call.args.get("input", call.args.get("tensors"))
@@ -95,8 +95,8 @@ def equal(
     """Return True if two literals, which hold no node, mean the same.
 
     ``floating`` is True if the call computes in floating point. Then 2 and 2.0 mean the same. ``home`` is the device
-    of the target's inputs. A pattern that is written for an accelerator matches there. ``whole`` is True for an
-    argument that is not an item of another. Then None, False and () mean the same: it is absent.
+    of the target's inputs. A CUDA device in the pattern stands for it. ``whole`` is True for an argument that is not
+    an item of another. Then None, False and () mean the same: the argument is absent.
     """
     if whole and _empty(expected) and _empty(actual):
         return True
@@ -113,7 +113,7 @@ def equal(
 
 
 def _same_number(number: float, other: float) -> bool:
-    """Return True if two numbers are one. 0.0 and -0.0 are two, and NaN is itself."""
+    """Return True if two numbers are the same. 0.0 and -0.0 differ, and NaN is the same as NaN."""
     return (number == other and math.copysign(1, number) == math.copysign(1, other)) or (
         number != number and other != other
     )
@@ -138,7 +138,7 @@ def _same_device(expected: Any, actual: Any, home: torch.device | None) -> bool:
 def computes_floating(node: Node) -> bool:
     """Return True if a call computes in floating point, whatever types its numbers have.
 
-    A tensor that goes into it says so. If none does, its dtype says so.
+    The dtypes of its input tensors decide. If it has none, the dtypes among its arguments decide.
     """
     values = [value_of(n) for n in node.all_input_nodes]
     dtypes = [v.dtype for value in values for v in (value if isinstance(value, (tuple, list)) else (value,))

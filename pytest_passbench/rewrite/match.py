@@ -1,6 +1,6 @@
 """Find a pattern in a target graph by backtracking unification of canonical calls.
 
-A placeholder of the pattern binds to the value in its place: a tensor, a literal or a list. Bound twice, it must be
+A placeholder of the pattern binds to the value in its place: a tensor, a literal or a list. All its places must have
 the same value. Operators must agree in name and in all arguments. Operands of commutative operators match in both
 orders. Metadata expressions of the pattern (``x.size(0)``) are evaluated when all tensors are bound.
 """
@@ -82,8 +82,8 @@ def _is_operator(node: Node) -> bool:
 class _Goal:
     """A pair of values that must match. ``node`` and ``argument`` state their place.
 
-    ``rank`` is the number of dimensions that a negative dimension counts from, or None if it is unknown. ``item``:
-    they are items of an argument, not the whole.
+    ``rank`` is the number of dimensions that a negative dimension counts from, or None if it is unknown. ``item`` is
+    True if the values are items of an argument, not the whole argument.
     """
 
     pattern: Any
@@ -229,7 +229,7 @@ class Search:
         return self._legal(self._with_dropped(binding))
 
     def _finish_with(self, loose: Node, binding: dict[Node, Any], pending: list[_Goal]) -> Match:
-        """Return the match with an argument that only metadata uses. Any tensor that it fits may stand for it."""
+        """Return the match with any fitting tensor for ``loose``, an argument that only metadata uses."""
         matched = {binding[node] for node in self.pattern.calls}
         last = max(self.target.order[node] for node in matched)
         later = matched | descendants(matched)
@@ -248,7 +248,7 @@ class Search:
         return [node for node in nodes if node not in metadata]
 
     def _with_dropped(self, binding: dict[Node, Any]) -> dict[Node, Any]:
-        """Return the binding with the pattern's arguments that only parameters without a meaning use."""
+        """Return the binding, with the pattern's arguments that only dropped parameters use added to it."""
         extended = dict(binding)
         for node, call in self.pattern.calls.items():
             other = self.target.calls[binding[node]]
@@ -270,7 +270,7 @@ class Search:
         return Match(self.pattern, binding, nodes, effects)
 
     def _escape(self, matched: set[Node], returned: set[Node]) -> str:
-        """Return the reason if a value that the pattern does not return is used outside, or nothing."""
+        """Return a reason if a value that the pattern does not return is used outside; else ""."""
         for node in matched - returned:
             outside = [user for user in node.users if user not in matched]
             if outside and not leaks(node, matched, returned):
@@ -280,7 +280,7 @@ class Search:
         return ""
 
     def _cycle(self, matched: set[Node], binding: dict[Node, Any]) -> str:
-        """Return the reason if the kernel would need a value that depends on one of its own, or nothing."""
+        """Return a reason if the kernel would need a value that depends on one of its own results; else ""."""
         arguments: list[Node] = []
         for node in self.pattern.traced.placeholders:
             map_arg(binding.get(node), arguments.append)
@@ -318,9 +318,9 @@ _ANYWHERE = object()
 
 
 def _alike(call: CanonicalCall, other: CanonicalCall) -> tuple[CanonicalCall, CanonicalCall]:
-    """Return calls of one operator whose parameters have the same names where a pattern's argument hides the name.
+    """Return both calls, with a parameter of one renamed as in the other if a pattern's argument hides its name.
 
-    They are the dtype or device of ``x.to(y)``, and the flag of ``x.var(0, unbiased)``.
+    Such parameters are the dtype or device of ``x.to(y)``, and the flag of ``x.var(0, unbiased)``.
     """
     named = [key for key in other.args if key in ("dtype", "device")]
     if call.op == "to" and "other" in call.args and "other" not in other.args and len(named) == 1:
@@ -349,7 +349,7 @@ def _holds_node(value: Any) -> bool:
 
 
 def explain(pattern: Pattern, target: Target, best: Miss | None) -> str:
-    """Return the nearest place, with the expected and the found operator or argument there."""
+    """Return a message: the nearest place and what differs there, or an operator that the graph lacks."""
     anchor = pattern.calls[pattern.anchor].op
     if best is not None and best.depth > 0:
         return f"nearest: {best.text}"

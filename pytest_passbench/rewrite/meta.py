@@ -151,11 +151,10 @@ def _recorded_form(node: Node) -> RecordedForm | None:
 
 
 def copied(value: Any) -> Any:
-    """Return a copy that may be written to, with the same strides and alignment. Return anything but a tensor itself.
+    """Return a copy of a tensor with the same strides and alignment. Return any other value unchanged.
 
-    It is negated and conjugated lazily as the given tensor is.
-
-    It is never the given tensor, because writing in place would change that tensor's version counter.
+    The copy is negated or conjugated lazily if the tensor is. It is never the tensor itself, because writing in place
+    would change the tensor's version counter.
     """
     if not isinstance(value, torch.Tensor):
         return value
@@ -171,7 +170,7 @@ def value_of(node: Any) -> Any:
 
 
 def shaped_by_values(node: Node) -> bool:
-    """Return True if the shape of a node's value may depend on elements of its tensors, not on their shapes alone."""
+    """Return True if elements of a node's tensors may decide the shape of its value, or a size that it gives."""
     name = op_name(node)
     if name == "where":
         return len(node.all_input_nodes) == 1
@@ -210,7 +209,7 @@ def fold_metadata(gm: GraphModule) -> None:
 
 
 def by_values(graph: torch.fx.Graph) -> set[Node]:
-    """Return the nodes that depend on an operator whose result's shape, or size, elements decide."""
+    """Return the operators for which elements decide a shape or a size, and all nodes that depend on them."""
     depending: set[Node] = set()
     for node in graph.nodes:
         is_call = node.op in ("call_function", "call_method") and "passbench_pass" not in node.meta
@@ -261,7 +260,7 @@ def _check_growth(target: Any, args: tuple[Any, ...]) -> None:
 
 
 def _small(value: Any) -> Any:
-    """Return a value of metadata. Raises ValueError if it is larger than any of a layout."""
+    """Return a value of metadata. Raises ValueError if it is larger than any value that a layout has."""
     left, todo = MAX_ITEMS, [value]
     while todo:
         item, left = todo.pop(), left - 1

@@ -20,7 +20,7 @@ OPERATORS: dict[Any, str] = {
     operator.lt: "lt", operator.le: "le", operator.gt: "gt", operator.ge: "ge", operator.eq: "eq", operator.ne: "ne",
 }  # fmt: skip
 _STEMS = {function.__name__.strip("_"): name for function, name in OPERATORS.items()}
-# Those that change their left operand in place (``+=``).
+# Canonical names of the operators that change their left operand in place (``+=``).
 INPLACE_OPERATORS: dict[Any, str] = {
     getattr(operator, f"i{stem}"): name for stem, name in _STEMS.items() if hasattr(operator, f"i{stem}")
 }

@@ -87,7 +87,7 @@ def _special_method(name: str, args: list[Any], kwargs: dict[str, Any]) -> Canon
 
 
 def _converted(args: list[Any], kwargs: dict[str, Any]) -> CanonicalCall:
-    """Return the call of ``to`` or ``type``. A node in place of its dtype, device or tensor is called ``other``."""
+    """Return the call of ``to`` or ``type``. A node that may be a dtype, device or tensor gets the name ``other``."""
     result: dict[str, Any] = {"input": args[0]}
     result.update({_conversion_name(value): value for value in args[1:] if not isinstance(value, bool)})
     result.update({k: v for k, v in kwargs.items() if k not in names.IRRELEVANT})
@@ -327,7 +327,7 @@ def _is_size(value: Any) -> bool:
 
 
 def _widen(signature: Signature, name: str, value: Any) -> Any:
-    """Return a lone integer as a tuple of one, as for ``expand(4)``. One for all axes stays, as for ``stride=2``."""
+    """Return an integer for a list as a tuple, as in ``expand(4)``. One for all axes stays, as in ``stride=2``."""
     annotation = signature.parameters[name].annotation
     listed = _is_list(annotation) and "Tensor" not in annotation and name not in names.WIDENED
     if listed and isinstance(value, int) and not isinstance(value, bool):

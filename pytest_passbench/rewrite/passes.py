@@ -69,8 +69,8 @@ class Pass:
     """A pass. It equals only itself.
 
     ``replacement`` is the traced ``replacement_args``, or the reason why it could not be traced. It becomes an error
-    only when a place matches. ``place`` has file and line of ``replacement_args``, or is empty. ``decomposed``: it is
-    matched with the graph behind TorchInductor's decompositions.
+    only when a place matches. ``place`` has file and line of ``replacement_args``, or is empty. ``decomposed`` is
+    True if the pass is matched with the graph after TorchInductor's decompositions.
     """
 
     kind: ClassVar[str] = "pattern"
@@ -83,7 +83,7 @@ class Pass:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Pass:
-        """Return the pass with a pattern that a reader sent. Raises PassError if that could not be traced."""
+        """Return the pass that a reader sent. Raises PassError if its pattern was not traced or is malformed."""
         name = str(data["name"])
         try:
             pattern = from_data(data["pattern"]) if isinstance(data["pattern"], dict) else str(data["pattern"])
@@ -116,9 +116,9 @@ AnyPass = Pass | RegionPass
 
 
 def passes_of(data: dict[str, Any]) -> list[AnyPass]:
-    """Return a pass that a reader sent: one of TorchInductor's for each of its registrations, by the same name.
+    """Return the passes in what a reader sent: one, or one per registration of a pass of TorchInductor's form.
 
-    Raises PassError if its pattern could not be traced.
+    All of them have the same name. Raises PassError if a pattern could not be traced.
     """
     if data.get("kind") == "region":
         return [RegionPass(str(data["name"]))]

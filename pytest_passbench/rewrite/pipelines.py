@@ -3,7 +3,7 @@
 Build and call with gradients switched off (``torch.no_grad()``). ``torch.compile`` guards on that mode: a call in
 another mode than the build's compiles again.
 
-Of what TorchInductor generates, the launches of its kernels are counted, and a call without them is timed.
+For code that TorchInductor generates, this module counts a call's kernel launches, and times a call without them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class BuiltGraph:
     """A callable, with a report of its passes. ``rewritten`` is True if at least one pass matched.
 
     ``places`` and ``working`` are as in :class:`~pytest_passbench.rewrite.apply.Rewritten`. ``module`` is the graph
-    with its passes under ``direct``. ``generated`` is a compiling baseline's.
+    with its passes under ``direct``. ``generated`` is about the code of a compiling baseline.
     """
 
     call: GraphFunction
@@ -193,10 +193,10 @@ def _generated_modules() -> list[ModuleType]:
 def _generated_code(
     call: Callable[..., Any], inputs: Sequence[torch.Tensor], modules: Sequence[ModuleType]
 ) -> GeneratedCode:
-    """Return what is generated for a program, which ``modules`` hold. It is called on clones of ``inputs``.
+    """Return facts about the generated code of a program, in ``modules``. Call it on clones of ``inputs``.
 
-    Without kernels an operator of torch's would get memory that nobody has written, and an index from there may lie
-    anywhere. So the cost of a call is known only of a wrapper that calls nothing but kernels.
+    Without kernels, an operator of torch would read memory that nothing has written, and an index in it may point
+    anywhere. So the cost of a call is only measured for a wrapper that calls nothing but kernels.
     """
     values, launches = [value.clone() for value in inputs], 0
 

@@ -33,7 +33,7 @@ class Splice(ABC):
 
     @abstractmethod
     def _results(self) -> dict[Node, Node]:
-        """Add nodes to the graph, and return those that stand for earlier ones."""
+        """Add nodes to the graph, and return the new node for each node whose value it replaces."""
 
     def done(self) -> None:
         """Replace the nodes."""

@@ -1,1 +1,1 @@
-"""The untrusted side: code that runs in a sandbox, without anything of ``judge``. ``zygote`` starts readers, too."""
+"""The untrusted side: code that runs in a sandbox and imports nothing of ``judge``. ``zygote`` starts readers too."""

@@ -1,7 +1,7 @@
-"""The engine: native code of the judge's that makes a plan's steps, and all calls of a block, without Python.
+"""The engine: a native library of the judge that executes a plan's steps, and all calls of a block, without Python.
 
-A zygote loads it, so all arms have it at the same address. Where it cannot be compiled or loaded, plans run in
-Python.
+A zygote loads it, so all arms have it at the same address. If it cannot be compiled or loaded, Python executes the
+plans.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class Engine:
     """The loaded library. Raises OSError if ``path`` cannot be loaded."""
 
     def __init__(self, path: str) -> None:
-        library: Any = ctypes.PyDLL(path)  # it keeps Python's lock, as nothing else runs
+        library: Any = ctypes.PyDLL(path)  # its calls keep Python's lock (GIL), since no other thread needs it
         #: The address of a kernel that does nothing, whatever its arguments.
         self.nothing = int(ctypes.cast(library.passbench_nothing, _POINTER).value or 0)
         self._function = library.passbench_function
         self._function.argtypes, self._function.restype = (_POINTER,), ctypes.py_object
-        #: Make so many calls of a block. Return 0 if there is no memory.
+        #: Make the given number of calls of a block. Return 0 if memory cannot be allocated.
         self.block = library.passbench_block
         self.block.argtypes, self.block.restype = (_POINTER, ctypes.c_int64), ctypes.c_int
-        #: Have a kernel's signal noted in four words at this address. Return 0 if the handlers are refused.
+        #: From now on, write a kernel's signal to four words at an address. Return 0 if no handler can be installed.
         self.note_faults = library.passbench_note_faults
         self.note_faults.argtypes, self.note_faults.restype = (_POINTER,), ctypes.c_int
 
@@ -78,5 +78,5 @@ def load(path: str) -> None:
 
 
 def loaded() -> Engine | None:
-    """Return this process's engine, if there is one."""
+    """Return the engine of this process, or None if none was loaded."""
     return _loaded[-1] if _loaded else None

@@ -1,6 +1,6 @@
-"""A process that tells for one graph after another which pass matches first. The judge of a case does not use it.
+"""A process that answers, for one graph after another, which pass matches first. No verdict depends on it.
 
-It has the candidate's passes as data, and asks for no kernel.
+It gets the candidate's passes as data, and asks for no kernel.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Matched(Exception):
 
 @dataclass
 class _GraphMatcher:
-    """Passes to be matched on ``device``. ``data`` are the passes as the judge sends them."""
+    """A matcher of passes on ``device``. ``data`` holds the passes as the judge sends them."""
 
     channel: socket.socket
     data: list[dict[str, Any]]
@@ -41,11 +41,11 @@ class _GraphMatcher:
 
     @cached_property
     def passes(self) -> list[AnyPass]:
-        """The passes. Raises PassError for one at fault."""
+        """The passes that ``data`` states. Raises PassError if one of them is at fault."""
         return [each for item in self.data for each in passes_of(item)]
 
     def kernel(self, request: Request) -> NoReturn:
-        """Raise _Matched: a kernel is asked for once a pass has matched."""
+        """Raise _Matched, because a kernel is only asked for after a pass has matched."""
         raise _Matched(request.name)
 
     def regions(self, name: str, graph: str) -> list[list[str]]:
@@ -60,7 +60,7 @@ class _GraphMatcher:
         return regions
 
     def answer(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Return the first pass that matches the ordered graph, the reports of all if none does, or a failure."""
+        """Return the first pass that matches the ordered graph, all passes' reports if none matches, or a failure."""
         try:
             with torch.no_grad():
                 module = build_graph(order["source"], order["origin"], device=self.device)

@@ -1,6 +1,6 @@
-"""Kernels for a template. Each match asks the judge, who answers with a launch plan and compiled libraries.
+"""Kernels for a template. The judge is asked for each match, and answers with a launch plan and compiled libraries.
 
-The configuration of a tuned launch is chosen here too. The harness measures them; the candidate does not.
+This module, not the candidate, also measures the configurations of a tuned launch and chooses the fastest.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REPEATS = 10  # timed calls of a configuration
 class AskedKernels:
     """A source of kernels that asks the judge. ``triton`` is True if a plan launches Triton kernels.
 
-    ``engine`` makes the plans' steps, if there is one.
+    ``engine`` executes the steps of the plans. It is None if Python executes them.
     """
 
     def __init__(self, channel: socket.socket, device: str) -> None:
@@ -44,11 +44,11 @@ class AskedKernels:
 
     @property
     def replayed(self) -> list[Replayed]:
-        """The plans that were put in place."""
+        """The plans of all matches so far."""
         return list(self._plans.values())
 
     def kernel(self, request: Request) -> Any:
-        """Return the replayed plan for a match. Raises ProtocolError if the judge has none and so hangs up.
+        """Return the callable of the plan for a match. Raises ProtocolError if the judge has no plan and hangs up.
 
         Raises LeftToEager if a region pass wants no kernel.
         """
@@ -123,7 +123,7 @@ class AskedKernels:
 def tune(plan: LaunchPlan, kernels: Sequence[Any], device: str, code: PlanBinaries) -> list[int]:
     """Return the index of the fastest configuration for each tuned launch, measured on tensors of zeros.
 
-    The launches are tuned one after another, each with those before it as chosen. A configuration that cannot be
+    The launches are tuned in order, each with the choices for the launches before it. A configuration that cannot be
     compiled or launched is left out. Raises RuntimeError, with the last configuration's message, if none is left.
     """
     tensors = [

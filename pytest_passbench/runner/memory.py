@@ -4,8 +4,8 @@ A measured process pays for each page that its template used, when it starts and
 in a mapped file. Before its first fork, a template gives its free memory back and fills the holes in its heap. Blocks
 then allocate in one fresh piece at the heap's end, in huge pages.
 
-All arms get the same heap. Its free end begins at the same address, and the only other free room is the same pieces.
-The places of outputs change a program's speed, and they must not depend on what a template happened to free.
+All arms get the same heap. Its free end begins at the same address, and before that only the same pieces are free.
+The addresses of outputs change a program's speed, and they must not depend on what a template happened to free.
 
 The environment of the arms (``judge.arms.sandbox``) keeps glibc from trimming the heap and from leaving it. Without
 huge pages, or with another C library, all this works too, but forking and warming up take longer.
@@ -26,20 +26,20 @@ from pytest_passbench.protocol import DEPTHS
 PAGE_BYTES = 4096
 HUGE_PAGE_BYTES = 2 << 20
 LINE_BYTES = 64  # of a cache line
-#: Address space to reserve at the heap's end: for the way to the common end, and for a block's outputs.
+#: Bytes of address space to reserve at the heap's end: for the gap up to the common end, and for a block's outputs.
 RESERVE_BYTES = 512 << 20
 PIECE_BYTES, PIECES = 2048, 192  # size and number of the free pieces for small allocations
-WALL_BYTES = 24  # between two pieces, or glibc would join them
-HEADER_BYTES = 8  # of glibc, before each allocation
-#: Bytes of allocations that fill holes, the largest first. Of the small ones, each size that glibc tells apart.
+WALL_BYTES = 24  # of an allocation between two free pieces, since glibc would join neighbours
+HEADER_BYTES = 8  # that glibc puts before each allocation
+#: Sizes in bytes of the allocations that fill holes, the largest first. The small ones have each size class of glibc.
 HOLES = (*(1 << exponent for exponent in range(27, 10, -1)), *range(PIECE_BYTES - HEADER_BYTES, HEADER_BYTES, -16))
 CUTS = range(24, 136, 16)  # bytes that glibc may cut off an aligned allocation
 CACHED_PER_SIZE = 7  # free allocations of each size that glibc keeps for a thread
 #: The free end of a template's heap begins at a multiple of this, so it is the same in all arms of similar size.
 HEAP_END_BYTES = 128 << 20
 SHIFTS = tuple(1 << exponent for exponent in range(8, 21, 2))  # bytes; a random allocation has up to twice as many
-#: Half the distance from one depth of the stack to the next: both ctypes and libffi copy the structure. Together the
-#: depths reach all parts of a page and of a cache line.
+#: Half the bytes from one depth of the stack to the next, since both ctypes and libffi copy the structure.
+#: Together the depths reach all parts of a page and of a cache line.
 DEPTH_BYTES = 136
 _DONTNEED, _HUGEPAGE, _POPULATE_WRITE, _FIXED = 4, 14, 23, 0x10
 _RAW = 0  # Python's allocation domain that uses malloc
@@ -47,9 +47,9 @@ _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_S
 
 
 def _below(size: int) -> Callable[[Callable[[int, int], int], int, int], int]:
-    """Return a function that calls its first argument on two numbers, ``size`` bytes deeper in the stack.
+    """Return a function that calls its first argument on two numbers, about twice ``size`` bytes deeper in the stack.
 
-    It passes a structure of ``size`` bytes by value.
+    It passes a structure of ``size`` bytes by value, which is copied twice.
     """
     room = type("Room", (ctypes.Structure,), {"_fields_": [("bytes", ctypes.c_char * size)]})
     form = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_uint, ctypes.c_uint, room)
@@ -57,7 +57,7 @@ def _below(size: int) -> Callable[[Callable[[int, int], int], int, int], int]:
     return lambda run, first, second: call(run, first, second, value)
 
 
-#: Made once, in the zygote, since it takes too long for a measured process.
+#: Made once, in the zygote, since making them in a measured process takes too long.
 _DEPTHS = tuple(_below(DEPTH_BYTES * (depth + 1)) for depth in range(DEPTHS))
 
 
@@ -90,11 +90,11 @@ _libc.sbrk.argtypes, _libc.sbrk.restype = (ctypes.c_ssize_t,), ctypes.c_void_p
 
 
 class Imports:
-    """A file in memory for all that a zygote allocates while it imports, from now until :meth:`keep`.
+    """A file in memory that holds all that a zygote allocates from now until :meth:`keep`, while it imports modules.
 
     A fork copies a table entry for each page of an ordinary heap, and counts each page's users. The end of the
     process counts them again. That takes milliseconds for what torch allocates when it is imported. Pages of a file
-    are looked up when they are needed, and few are.
+    are only looked up when they are needed, and few of them are.
     """
 
     def __init__(self) -> None:
@@ -179,9 +179,9 @@ def displace(chance: random.Random, pieces: tuple[int, int]) -> None:
     A measured process calls this before it allocates anything. glibc uses the pieces in turn. If they were not
     touched here, each block would touch some for the first time.
 
-    The place of memory, such as which buffers share cache sets, changes a program's speed by a few per cent. All
-    forks of a template would have the same place. So each pair has another one. That turns a bias, which no interval
-    shows, into chance between pairs, which the intervals include (Curtsinger and Berger 2013, "STABILIZER").
+    The addresses of memory change a program's speed by a few per cent: for example, they decide which buffers share
+    cache sets. All forks of a template would have the same addresses. So each pair gets others. That turns a bias,
+    which no interval shows, into chance, which the intervals include (Curtsinger and Berger 2013, "STABILIZER").
     """
     start, size = pieces
     first_page = _down(start, PAGE_BYTES)
@@ -191,11 +191,11 @@ def displace(chance: random.Random, pieces: tuple[int, int]) -> None:
 
 
 class Spacer:
-    """An allocation that a measured process makes before each block, so that the block's own lie elsewhere.
+    """An allocation that a measured process makes before each block, to move the block's own allocations.
 
-    Its size is another one at each depth of the stack, so the places vary by chance within a pair too. It is at most
-    ``outputs`` bytes, the size of a call's outputs. It is largest at the last depth. The memory up to its end is
-    touched here, and the memory behind it by warming up at that depth.
+    Its size is drawn for each depth of the stack, so the addresses vary by chance within a pair too. It is at most
+    ``outputs`` bytes, the size of a call's outputs, but at least a cache line. It is largest at the last depth. The
+    memory up to its end is touched here, and the memory behind it by warming up at that depth.
     """
 
     def __init__(self, chance: random.Random, outputs: int) -> None:
@@ -210,25 +210,25 @@ class Spacer:
     def take(self, depth: int) -> None:
         """Replace the allocation by one of this depth's size."""
         _libc.free(self._block)
-        if self._free() != self._start:  # a small allocation left glibc's caches and lies in between
+        if self._free() != self._start:  # a small allocation has left glibc's caches and splits the free memory
             _fill_caches()
             self._start = self._free()
         self._block = _libc.malloc(self._sizes[depth])
 
     def _free(self) -> int:
-        """Return the address of the room for this and the outputs, which is larger than any piece."""
+        """Return the address of free memory for this allocation and the outputs, outside of the small pieces."""
         place = _libc.malloc(self._room) or 0
         _libc.free(place)
         return int(place)
 
 
 def at_depths(run: Callable[[int, int, int], int]) -> list[Callable[[int, int], int]]:
-    """Return ``run`` at each of :data:`DEPTHS` depths of the stack. It gets the depth's number as its first argument.
+    """Return a function for each of :data:`DEPTHS` depths of the stack. It calls ``run`` with the depth's number.
 
-    The reason is that of the heap (for the stack: Mytkowicz et al. 2009, "Producing Wrong Data Without Doing Anything
-    Obviously Wrong"). A structure that is passed by value takes the room, so that all depths cost the same. Frames of
-    Python cannot take it. They lie in pieces of 16 KiB, and each call across the end of a piece gets a new one from
-    the kernel.
+    Addresses in the stack change a program's speed as those in the heap do (Mytkowicz et al. 2009, "Producing Wrong
+    Data Without Doing Anything Obviously Wrong"). A structure that is passed by value fills the distance, so all
+    depths cost the same. Frames of Python cannot fill it: they lie in pieces of 16 KiB, and each call across the end
+    of a piece gets a new one from the kernel.
     """
     return [partial(below, partial(run, depth)) for depth, below in enumerate(_DEPTHS)]
 
@@ -253,7 +253,7 @@ def _go_to_common_end() -> None:
 def _leave_pieces() -> tuple[int, int]:
     """Make room for small allocations, of the same form in all arms. Return its address and its bytes.
 
-    A small allocation at the heap's end would keep the free memory before it apart from that behind it.
+    A small allocation at the heap's end would split the free memory there in two.
     """
     places = (ctypes.c_void_p * PIECES).from_address(_libc.malloc(PIECES * 8))  # a list would leave holes
     for number in range(PIECES):
@@ -268,8 +268,8 @@ def _leave_pieces() -> tuple[int, int]:
 def _fill_caches() -> None:
     """Fill the caches that glibc has for a thread with allocations in the pieces.
 
-    A cache with room would keep what glibc cuts off aligned allocations, right between large ones. For each size one
-    allocation is too many for the cache: the last in memory, where the cut-off ones lie.
+    A cache with room would keep what glibc cuts off aligned allocations, right between large ones. For each size, one
+    allocation more is freed than the cache takes: the one at the highest address, where the cut-off pieces lie.
     """
     for size in CUTS:
         for place in sorted(_libc.malloc(size) for _ in range(CACHED_PER_SIZE + 1)):

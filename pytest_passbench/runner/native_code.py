@@ -1,4 +1,4 @@
-"""Launch plans as words for the engine (``native/engine.cpp``), which makes their steps without Python."""
+"""Launch plans as words for the engine (``native/engine.cpp``), which executes their steps without Python."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pytest_passbench.plans.launch import Allocate, Copy, Fill, Form, Launch, La
 from pytest_passbench.runner.engine import Engine, PlanFields
 
 ALLOCATE, RELEASE, FILL, COPY, LAUNCH, DESCRIBE = range(6)
-#: Registers for floating-point arguments, and for all others (``INTEGERS`` in the engine). Further arguments are on
-#: the stack, in order, in 8 bytes each.
+#: Numbers of registers for floating-point arguments, and for all others (``INTEGERS`` in the engine). Further
+#: arguments are on the stack, in order, in 8 bytes each.
 FLOAT_REGISTERS, INTEGER_REGISTERS = 8, 8 if platform.machine() == "aarch64" else 6
 MAX_WORDS = 64  # of a launch: registers for integers, and words on the stack
 DTYPE_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # ``pb::dtype`` in passbench.h
@@ -26,7 +26,7 @@ CppFunction: type = type(ctypes.CDLL(None).mprotect).__mro__[1]
 
 
 class NotNative(Exception):
-    """A plan or a graph with a step that the engine does not have. It runs in Python."""
+    """A plan or a graph with a step that the engine cannot execute. Python executes all of it."""
 
 
 class Address(NamedTuple):
@@ -49,12 +49,12 @@ def place_of(operand: Operand, places: Places) -> Address:
 class Assembler:
     """The words of a plan or a block that is being written.
 
-    ``functions`` has the place of each launched function's address among the words. ``constants`` has the registers
-    whose contents never change. ``copies`` has the place of the size of each copy of what a kernel may have written.
+    ``functions`` has the index of the word with each launched function's address. ``constants`` has the registers
+    whose contents never change. ``copies`` has the index of the word with the size of each copy from a buffer.
     """
 
     def __init__(self, lasting: Collection[int] = ()) -> None:
-        """Begin. ``lasting`` are the registers of returned allocations, which later blocks use again."""
+        """Begin without words. ``lasting`` has the registers of returned buffers, which later blocks use again."""
         self.words: list[int] = []
         self.functions: list[int] = []
         self.copies: list[int] = []
@@ -93,7 +93,7 @@ class Assembler:
             self._step(FILL, *place, form.nbytes, len(data), *words)
 
     def copy(self, target: Address, form: Form, origin: Address, origin_form: Form) -> None:
-        """Copy a tensor to another of the same form. Raises NotNative if they are not dense and of one form."""
+        """Copy a tensor to another one. Raises NotNative unless both are dense and have the same form."""
         _require_dense(form)
         if form != origin_form:
             raise NotNative("copies between tensors of different strides")
@@ -103,7 +103,7 @@ class Assembler:
     def launch(self, function: Any, arguments: Sequence[Any]) -> None:
         """Call a C++ kernel. ``arguments`` are places, numbers, dtypes and None.
 
-        Raises NotNative if there are more than the engine passes.
+        Raises NotNative for too many arguments, and for an argument that the engine cannot pass.
         """
         integers, floats, stacked = list[Sequence[int]](), list[int](), list[Sequence[int]]()
         for kind, value in zip(function.argtypes, arguments, strict=True):
@@ -127,9 +127,9 @@ class Assembler:
         self.words += (kind, len(words), *words)
 
     def plan(self, plan: LaunchPlan, kernels: Sequence[Any], places: Places, returned: Collection[int] = ()) -> None:
-        """Add the steps of a plan. ``places`` has those of its arguments, tables, and buffers made elsewhere.
+        """Add the steps of a plan. ``places`` has its arguments, its tables, and the buffers allocated elsewhere.
 
-        The buffers that are made here are released at the end, but for those that are ``returned``. Raises NotNative.
+        The steps release the buffers that they allocate, except those in ``returned``. Raises NotNative.
         """
         buffer, scratch = 0, list[int]()
         for step in plan.steps:
@@ -193,7 +193,7 @@ class Executable:
         self.fill_memory(None)
 
     def idle(self) -> None:
-        """Launch and copy nothing that a kernel would have written from now on. A plan at rest becomes idle for good.
+        """Make a plan at rest idle for good: also copy nothing that a kernel would have written, and fill no memory.
 
         Without its kernels, a plan has nothing but uninitialised memory to copy.
         """
@@ -209,10 +209,7 @@ class Executable:
 
 
 class NativePlan(Executable):
-    """A plan as a function of addresses: those of ``inputs``, which are arguments and returned buffers.
-
-    Raises NotNative.
-    """
+    """A plan as a function of the addresses of ``inputs`` (arguments, then returned buffers). Raises NotNative."""
 
     def __init__(
         self, plan: LaunchPlan, kernels: Sequence[Any], tables: Sequence[torch.Tensor], engine: Engine
@@ -262,7 +259,7 @@ def _bits(kind: Any, value: float) -> int:
 
 
 def _integer(kind: Any, value: Any) -> int:
-    """Return an integer argument of a C type as 64 bits. None is no address. Raises NotNative for another value."""
+    """Return an argument of a C type as 64 bits. None is a null pointer. Raises NotNative for another value."""
     if value is None:
         return 0
     if isinstance(value, torch.dtype):

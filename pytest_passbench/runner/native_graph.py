@@ -1,4 +1,4 @@
-"""A rewritten graph as one native block: the engine makes all its calls. It consists of plans and of views."""
+"""A rewritten graph as one native block: the engine makes all its calls. Such a graph has only plans and views."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class View:
 
 
 class NativeBlock(Executable):
-    """The calls of a block, as words, on inputs in a layout. ``forms`` are those of a call's outputs."""
+    """The calls of a block, as words, on inputs in a layout. ``forms`` are the distinct forms of a call's outputs."""
 
     def __init__(self, code: Assembler, engine: Engine, layout: Layout, forms: Sequence[Form]) -> None:
         self._fields_of_block = fields = BlockFields()
@@ -52,13 +52,13 @@ class NativeBlock(Executable):
         fields.offsets = ctypes.addressof(self._offsets)
 
     def place(self, inputs: int, tables: OutputTables) -> None:
-        """Use the inputs at this address, and describe outputs in these tables, which have no forms yet."""
+        """Use the inputs at the address ``inputs``, and describe outputs in ``tables``, which have no forms yet."""
         self._fields_of_block.inputs, self._fields_of_block.entries = inputs, tables.addresses()["entries"]
         for form in self.forms:
             tables.tensor_form(getattr(torch, form.dtype), form.shape, form.strides)
 
     def run(self, calls: int) -> None:
-        """Make so many calls and describe their outputs, in the memory of the last block's.
+        """Make ``calls`` calls and describe their outputs. They use the memory of the last block's outputs again.
 
         Raises MemoryError.
         """
@@ -84,7 +84,7 @@ def native_graph(graph: Graph, plans: Sequence[Replayed], engine: Engine, layout
 
 
 def empty_block(engine: Engine, layout: Layout, outputs: int) -> NativeBlock:
-    """Return a native block of calls that do nothing but describe so many outputs."""
+    """Return a native block of calls that do nothing but describe ``outputs`` outputs each."""
     code = Assembler()
     for _ in layout.shapes:
         code.register()
@@ -97,7 +97,7 @@ class _GraphAssembler:
     """The writer of a graph's steps. It raises NotNative.
 
     ``lasting`` are the registers of the buffers that the graph returns. ``ends`` has the registers of other buffers
-    by the last node that uses them. A first writing without them gives both: ``outputs`` are the returned tensors,
+    by the last node that uses them. A first writer without the two gives both: ``outputs`` are the returned tensors,
     ``buffers`` the registers of all plans' results, ``uses`` the last node that uses each register.
     """
 

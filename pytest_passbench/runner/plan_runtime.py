@@ -15,8 +15,8 @@ from pytest_passbench.plans.launch import TritonType
 
 _libc = ctypes.CDLL(None, use_errno=True)
 POOL_ELEMENTS = 1 << 14
-RANDOM_PART = 16  # one element in so many has random bits
-MAX_SCALE_EXPONENT = 1.0  # the values' deviation is between 1 / 10 and 10
+RANDOM_PART = 16  # one element of this many has random bits
+MAX_SCALE_EXPONENT = 1.0  # the standard deviation of the values is between 1 / 10 and 10
 
 
 class WrongArgument(RuntimeError):
@@ -90,7 +90,7 @@ def constant_table(content: str, device: str) -> torch.Tensor:
 
 
 def triton_type(value: TritonType) -> Any:
-    """Return the dtype of Triton's. Raises WrongArgument if this Triton has none of that name."""
+    """Return Triton's dtype of this name. Raises WrongArgument if the installed Triton has none."""
     import triton.language as tl
 
     dtype = getattr(tl, value.name, None)
@@ -100,9 +100,9 @@ def triton_type(value: TritonType) -> Any:
 
 
 class Contents:
-    """A source of contents of memory, drawn from a seed: finite numbers of ordinary size, and some random bits.
+    """A source of memory contents, drawn from a seed: finite numbers of ordinary size, and some random bits.
 
-    They look like an earlier answer. Memory full of one value would tell a kernel that it is audited.
+    The contents look like an earlier answer. Memory full of one value would tell a kernel that it is audited.
     """
 
     def __init__(self, seed: int) -> None:

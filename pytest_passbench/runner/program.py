@@ -41,7 +41,7 @@ def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> Built
 
 
 def report_data(report: PassReport) -> dict[str, Any]:
-    """Return a report as data, but for what the judge knows by itself."""
+    """Return a report as data, without the fields that the judge itself fills in."""
     return {name: value for name, value in asdict(report).items() if name not in ("untuned", "plan")}
 
 

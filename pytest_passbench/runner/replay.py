@@ -1,7 +1,7 @@
 """Launch plans as generated code: a line for each allocation and each launch, like a compiler's wrapper.
 
-The text has only generated identifiers and exact numbers. Its namespace holds all other objects. Where the engine
-knows all steps of a plan, one line makes them all: checks, returned buffers and results alone are left to Python.
+The text has only generated identifiers and exact numbers. Its namespace holds all other objects. If the engine can
+execute all steps of a plan, one line calls it. Then only checks, returned buffers and results are left to Python.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _CTYPES: dict[str, Any] = {
     **{f"int{bits}": getattr(ctypes, f"c_int{bits}") for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": getattr(ctypes, f"c_uint{bits}") for bits in (8, 16, 32, 64)},
 }
-#: What fills the constant results of a plan without kernels.
+#: The functions that fill the results of a plan without kernels with a constant.
 _CONSTANTS: dict[str, Callable[[torch.Tensor], None]] = {"zeros": zero, "ones": fill_with_ones}
 _NAMES = {"argument": "a", "buffer": "b", "table": "t"}
 _OTHER_FORM = "has another dtype or alignment than when the plan was recorded"
@@ -76,8 +76,8 @@ class Replayed:
     In a template it rests: allocations are zero and C++ kernels do nothing. So a candidate's machine code runs only
     in measured processes. :meth:`wake` puts the kernels in place.
 
-    ``kernels`` and ``tables`` are those of ``plan``, ready to be used. ``sequence`` says that a call returns a tuple.
-    ``written`` are the arguments that it writes to. ``native`` has its steps for the engine, if it knows them all.
+    ``kernels`` and ``tables`` are those of ``plan``, ready to be used. ``sequence`` is True if a call returns a
+    tuple. ``written`` has the numbers of the arguments that a call writes to. ``native`` is the plan for the engine.
     """
 
     call: Callable[..., Any]
@@ -107,10 +107,10 @@ class Replayed:
             self.native.wake()
 
     def idle(self, contents: str) -> None:
-        """Do no more than an honest program at least does: launch nothing, and allocate without a fill.
+        """Do only what any honest program has to do: launch nothing, and allocate without a fill.
 
-        What goes on with the results finds ``contents``: a constant tensor of "zeros" or "ones" for each layout, or
-        "fresh" memory as it comes.
+        ``contents`` is what users of the results read: a constant tensor of "zeros" or "ones" for each layout, or
+        "fresh" memory with whatever it holds.
         """
         plain = self._awake["empty"]
         filled = None if contents == "fresh" else cache(FillingAllocator(plain, _CONSTANTS[contents]))
@@ -119,7 +119,7 @@ class Replayed:
             self.native.idle()
 
     def become(self, other: Replayed) -> None:
-        """Do what ``other`` does, a replay of the same plan, wherever this one's callable is in a graph by now."""
+        """Do what ``other``, a replay of the same plan, does. Graphs that already hold this callable do so too."""
         self.call.__code__ = other.call.__code__
         self.namespace.update(other.namespace)
 
@@ -144,10 +144,10 @@ def replay(
     """Return a callable that executes a plan.
 
     ``kernels`` are the plan's kernels, ready to be launched. ``choices`` has the index of a configuration for each
-    tuned launch. ``written`` are the argument tensors that the plan writes to. Each call checks that no other one
-    shares memory with them. With ``code``, Triton kernels are launched as machine code instead of by Triton. With
-    ``engine``, it makes the plan's steps, if it knows them all. A call raises WrongArgument for tensors that do not
-    fit the plan.
+    tuned launch. ``written`` has the numbers of the argument tensors that the plan writes to. Each call checks that
+    no other one shares memory with these. With ``code``, Triton kernels are launched as machine code instead of by
+    Triton. ``engine`` executes the plan's steps if it can execute all of them. A call raises WrongArgument for
+    tensors that do not fit the plan.
     """
     printer = _PlanPrinter(plan, device, sequence, list(choices), written, code)
     native = _native(plan, kernels, printer.tables, engine)
@@ -165,7 +165,7 @@ def replay(
 def _native(
     plan: LaunchPlan, kernels: Sequence[Any], tables: Sequence[torch.Tensor], engine: Engine | None
 ) -> NativePlan | None:
-    """Return the plan for the engine. Return None if there is no engine, or if a step is beyond it."""
+    """Return the plan for the engine. Return None if there is no engine, or if it cannot execute a step."""
     if engine is None:
         return None
     with contextlib.suppress(NotNative):
@@ -185,7 +185,7 @@ def poison(replayed: Sequence[Replayed], seed: int, block: Executable | None = N
 
 
 def _dtype_of_memory(plan: LaunchPlan) -> torch.dtype:
-    """Return the dtype of a plan's first allocation, which the engine fills all of its memory by."""
+    """Return the dtype of a plan's first allocation. The engine fills all memory with contents for this dtype."""
     names = (step.form.dtype for step in plan.steps if isinstance(step, Allocate))
     dtype: torch.dtype = getattr(torch, next(names, "float32"))
     return dtype
@@ -228,7 +228,7 @@ class _PlanPrinter:
         }
 
     def function(self, native: NativePlan | None) -> str:
-        """Return the text of the plan. With ``native``, the engine makes its steps."""
+        """Return the text of the plan. With ``native``, the engine executes its steps."""
         for index, tensor in enumerate(self._plan.tensors):
             shape, strides = _numbers(tensor.form.shape), _numbers(tensor.form.strides)
             self._add(f"check(a{index}, {shape}, {strides})")
@@ -245,7 +245,7 @@ class _PlanPrinter:
         return f"def launch_plan({arguments}):\n" + "".join(f"    {line}\n" for line in self._lines)
 
     def _apart(self) -> None:
-        """Print checks that arguments that are written to share no memory with others, from first to last element."""
+        """Print checks that no argument that the plan writes to overlaps another one, from first to last element."""
         sizes = [tensor.form.nbytes for tensor in self._plan.tensors]
         for index, other in itertools.combinations(range(len(sizes)), 2):
             if sizes[index] and sizes[other] and (index in self._written or other in self._written):
@@ -263,7 +263,7 @@ class _PlanPrinter:
 
     def _native_steps(self, native: NativePlan) -> None:
         """Print the returned buffers' allocations, and a call of the engine for all else."""
-        self.namespace |= {"run": native.call, "native": native}  # the second, so that it lives as long
+        self.namespace |= {"run": native.call, "native": native}  # ``call`` needs ``native`` to live as long
         for index, step in enumerate(step for step in self._plan.steps if isinstance(step, Allocate)):
             if ("buffer", index) in native.inputs:
                 self._allocate(replace(step, fill=None))

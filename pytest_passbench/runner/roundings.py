@@ -1,6 +1,6 @@
 """The search for the operators whose half-precision roundings an answer leaves out. No candidate's code runs here.
 
-Eager rounds the result of every operator. Each variant of the graph keeps some results in float32 in place of that.
+Eager rounds the result of every operator. Each variant of the graph keeps some results in float32 instead.
 The search looks for the variant whose outputs differ from an answer in the fewest elements.
 """
 
@@ -17,17 +17,18 @@ from torch.fx.node import map_aggregate, map_arg
 from pytest_passbench.rewrite.normalise import canonical
 
 HALVES = (torch.bfloat16, torch.float16)
-SECONDS = 1.5  # of a search
+SECONDS = 1.5  # for the search, and as many again for dropping nodes that make no difference
 SWEEPS = 3
-BETTER = 0.98  # of the differing elements before, for another set of roundings
+BETTER = 0.98  # a new set of roundings must leave less than this share of the differing elements
 _CASTS = ("half", "bfloat16")
 
 
 class RoundingSearch:
     """The search on one call. It is called with the graph's inputs, followed by an answer's outputs.
 
-    The result is one tensor of int64: the elements in which the answer differs from eager and from the best variant,
-    and the nodes of the graph (numbers from 0 on) that this variant does not round. A later call returns it again.
+    The result is one tensor of int64: the number of elements in which the answer differs from eager, the same for the
+    best variant, and the positions (from 0) of the graph's nodes that this variant does not round. Later calls return
+    the same result. It is two zeros for a graph that writes in place.
     """
 
     def __init__(self, module: GraphModule) -> None:
@@ -64,7 +65,7 @@ def _search(module: GraphModule, inputs: Sequence[torch.Tensor], answer: Sequenc
     eager = results[0][0]
     results = [_improved(count, start, list(variants.rounded), differing, end) for count, start in results]
     least, best = min(results, key=lambda result: (result[0], len(result[1])))
-    for node in variants.rounded:  # what makes no difference is taken for rounded
+    for node in variants.rounded:  # a node that makes no difference counts as rounded
         if node in best and time.monotonic() < end + SECONDS:
             without = differing(best - {node})
             if without <= least:
@@ -75,7 +76,7 @@ def _search(module: GraphModule, inputs: Sequence[torch.Tensor], answer: Sequenc
 def _improved(
     count: int, unrounded: set[Node], nodes: list[Node], differing: Callable[[Iterable[Node]], int], end: float
 ) -> tuple[int, set[Node]]:
-    """Return the least number of differing elements and its set, by changing one node after the other."""
+    """Return the least number of differing elements, and the set that has it. Change one node after the other."""
     for _ in range(SWEEPS):
         before = count
         for node in nodes:
@@ -110,7 +111,7 @@ class Variants:
         self._answers = _leaves(eager[self._output])
 
     def outputs(self, unrounded: frozenset[Node]) -> list[torch.Tensor]:
-        """Return the outputs, of eager's dtypes, if the results of ``unrounded`` stay in float32."""
+        """Return the outputs, in eager's dtypes, that follow if the results of ``unrounded`` stay in float32."""
         values: dict[Node, Any] = {}
         wide: set[Node] = set()
         for node in self._module.graph.nodes:

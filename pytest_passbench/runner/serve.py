@@ -36,8 +36,8 @@ class PythonBlock:
     """Up to ``calls`` calls on this runner's inputs.
 
     ``mutated`` are the inputs that eager changes in place. Each call gets a private copy of them, made inside the
-    block. That costs all arms the same, and subtracting the empty block takes it off. After the call, the copies
-    count as further outputs.
+    block. The copies cost all arms the same. The empty block, whose time is subtracted, makes them too. After the
+    call, the copies count as further outputs.
     """
 
     #: True if each depth of the stack has Python objects of its own, so that a rehearsal has to run at each.
@@ -55,11 +55,11 @@ class PythonBlock:
         self._layout = pages.layout
 
     def step(self, _flags: int, _calls: int) -> bool:
-        """Do what only a device needs, outside of the clock. Return False if the flags ask for nothing such."""
+        """Do a step that only a device needs, and that is not timed. Return False if the flags ask for none."""
         return False
 
     def close(self) -> None:
-        """Give back what the process would keep otherwise. On the CPU it ends with its runner."""
+        """Release what the process would otherwise keep. On the CPU, the end of the process releases everything."""
 
     def run(self, calls: int) -> None:
         """Make the calls and describe their outputs in the tables."""
@@ -71,7 +71,7 @@ class PythonBlock:
         self.results = []
 
     def run_native_empty(self, calls: int) -> None:
-        """Have the engine make calls that do nothing but describe as many outputs."""
+        """Have the engine make calls that do nothing but describe as many outputs as a call has."""
         self._native_empty.run(calls)
 
     @cached_property
@@ -109,7 +109,7 @@ class PythonBlock:
 
 
 class EngineBlock(PythonBlock):
-    """The calls of a graph that the engine makes, on inputs that nothing changes in place."""
+    """A block whose calls the engine makes, on inputs that nothing changes in place."""
 
     has_objects_at_depths = False
 

@@ -57,7 +57,7 @@ class Ready:
     replayed: list[Replayed] = field(default_factory=list)
     native: NativeBlock | None = None  # the same calls, made by the engine
     sizes: list[int] = field(default_factory=list)  # bytes of each output
-    pieces: tuple[int, int] = (0, 0)  # of memory: address and bytes
+    pieces: tuple[int, int] = (0, 0)  # free memory for small allocations: address and bytes
     null: int = field(default_factory=lambda: os.open(os.devnull, os.O_WRONLY))
     filter: seccomp.MeasuredFilters | None = None
     lasting: bool = False  # the process serves further subgraphs
@@ -115,7 +115,7 @@ def _forget() -> None:
 
 
 def enclose(log_fd: int, limits: dict[str, Any]) -> None:
-    """Print to the log from now on, and give up what neither building nor computing needs."""
+    """Print to the log from now on, and give up all rights that neither building nor computing needs."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.dup2(log_fd, 1)
@@ -204,8 +204,8 @@ def _first_call_failed(error: BaseException) -> tuple[str, str]:
 def _warm_up(order: Order, call: Callable[..., Any], pages: MappedPages) -> tuple[dict[str, Any], list[int]]:
     """Call the program again on private inputs. Return facts for the judge, and the bytes of each output.
 
-    The facts are the inputs that changed, which the judge reads of eager only, and the number of outputs. Raises
-    Failure if the call fails.
+    The facts are the number of outputs, and the inputs that changed in place, which the judge reads for eager only.
+    Raises Failure if the call fails.
     """
     try:
         with torch.no_grad():
@@ -227,8 +227,8 @@ def _explained(error: BaseException) -> str:
 
 def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
     while True:
-        # Until the judge continues it. If the judge sent the signal, this process would need the core to stop, and a
-        # new runner may hold it by then.
+        # This process stops itself, until the judge continues it. To stop at a signal of the judge, it would need the
+        # core once more, and a new runner may hold the core by then.
         os.kill(os.getpid(), signal.SIGSTOP)
         try:
             message, fds = receive(channel)
@@ -268,7 +268,7 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
 def _trace(channel: socket.socket, message: dict[str, Any], ready: Ready, shared: Sequence[int]) -> None:
     """Call the program with traced launches, behind the walls of a measured process, and end this process.
 
-    ``shared`` has the descriptor of the page that tells the judge of them. The judge waits for the channel's end.
+    ``shared`` has the descriptor of the page in which the launches are noted. The judge waits for the channel's end.
     """
     with to_the_end():
         os.dup2(ready.null, 1)
@@ -332,7 +332,7 @@ def _block(
     shared: Sequence[int],
     native: NativeBlock | None,
 ) -> PythonBlock:
-    """Return the block of a runner. If a device has no memory for it, tell the judge, and end the process."""
+    """Return the block of a runner. If a device cannot make it, tell the judge why, and end the process."""
     if native is not None:
         return EngineBlock(native, ready.pages, calls, outputs)
     if not is_cuda(ready.device):
@@ -348,5 +348,5 @@ def _block(
 
 
 def _status(error: BaseException) -> str:
-    """Return the status of a failed call. Another process may have taken the device's memory."""
+    """Return the status of a failed call: "crash" if a device's memory, which others may hold, ran out."""
     return "crash" if isinstance(error, torch.OutOfMemoryError) else "runtime_fail"

@@ -30,8 +30,8 @@ from pytest_passbench.runner.native_code import CppFunction
 from pytest_passbench.runner.pages import Slot
 from pytest_passbench.runner.replay import Replayed, replay
 
-GUARD_BYTES = 16 << 20  # of addresses alone
-MARK = 0xA5  # in the bytes between a guard and the memory, which is placed as the kernel's own is
+GUARD_BYTES = 16 << 20  # of address space, without memory behind it
+MARK = 0xA5  # the value of each byte between a guard and a copy
 ALIGNMENT = 64
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -59,7 +59,7 @@ class TracePage:
             self._words[place : place + TRACE_ROW] = list(copy.row())
 
     def end(self, copies: Sequence[GuardedCopy]) -> None:
-        """Write that the launch has returned. If it wrote around a memory, write which one and end the process."""
+        """Write that the launch has returned. If it wrote outside of a copy, write which one and end the process."""
         for number, copy in enumerate(copies[:MAX_TRACED]):
             distance = copy.written_around()
             if distance:
@@ -76,7 +76,7 @@ class TracePage:
 class GuardedCopy:
     """A copy of ``size`` bytes at ``address`` between two guards, close to the first or to the second one.
 
-    It lies as the original does, modulo :data:`ALIGNMENT`. Raises MemoryError.
+    Its address equals the original's modulo :data:`ALIGNMENT`. Raises MemoryError.
     """
 
     def __init__(self, source: str, index: int, address: int, size: int, at_end: bool) -> None:
@@ -98,12 +98,12 @@ class GuardedCopy:
         self._source, self._index = source, index
 
     def row(self) -> TraceRow:
-        """Return its numbers in the shared page."""
+        """Return the row for this copy in the shared page."""
         source, end = TRACE_SOURCES.index(self._source), self._base + self._bytes
         return TraceRow(source, self._index, self._base, self.place, self.place + self._size, end)
 
     def written_around(self) -> int:
-        """Return how far beyond the memory's end the furthest byte was written, or below 0, before its start."""
+        """Return how many bytes beyond the copy a launch wrote: behind its end, or if negative, before its start."""
         end = self.place + self._size
         behind = _marks(end, self._last - end)
         if behind:
@@ -118,7 +118,7 @@ class GuardedCopy:
 
 
 def _marks(address: int, size: int) -> list[int]:
-    """Return the places within ``size`` bytes at which the mark is gone."""
+    """Return the offsets within ``size`` bytes at which the mark is gone."""
     data = ctypes.string_at(address, size)
     return [] if data == bytes([MARK]) * size else [place for place, byte in enumerate(data) if byte != MARK]
 
@@ -159,7 +159,7 @@ class TracedPlan:
 
 
 def _sizes(plan: LaunchPlan) -> dict[tuple[str, int], int]:
-    """Return the bytes of each memory of a plan, by source and index."""
+    """Return the size in bytes of each argument, table and buffer of a plan, by source and index."""
     sizes = {("argument", index): tensor.form.nbytes for index, tensor in enumerate(plan.tensors)}
     sizes |= {("table", index): table.nbytes for index, table in enumerate(plan.tables)}
     buffers = 0
@@ -173,7 +173,7 @@ def _sizes(plan: LaunchPlan) -> dict[tuple[str, int], int]:
 
 
 def call_traced(call: Callable[..., Any], slots: Sequence[Slot], plans: Sequence[TracedPlan]) -> None:
-    """Call a program on each slot's inputs twice: memory lies close to the guard behind it, then to the other."""
+    """Call a program on each slot's inputs twice: with copies close to the guard behind them, then to the other."""
     for slot in slots:
         for at_end in (True, False):
             for plan in plans:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-KERNEL_MODULE = "passbench_kernel_"  # the names of the modules that kernels are in begin like this
+KERNEL_MODULE = "passbench_kernel_"  # prefix of the names of the modules that kernels are in
 _BUILTINS = ("range", "min", "max", "abs", "len", "int", "float", "bool")
 
 

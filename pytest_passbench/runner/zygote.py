@@ -23,13 +23,13 @@ from pytest_passbench.runner import memory
 from pytest_passbench.walls import harden, seccomp
 from pytest_passbench.walls.confine import confine, reap
 
-_MAINS = {  # of what is forked here
+_MAINS = {  # the module whose ``main`` a fork runs, by the operation in the message
     "reader": "reader.main",
     "keeper": "runner.cuda.keeper",
     "matcher": "runner.first_match",
     "template": "runner.template",
 }
-_modes = dict[Path, int]()  # of the folders that readers may write to, before the first reader
+_modes = dict[Path, int]()  # the first modes of the folders that readers may write to
 _children = set[int]()  # templates and readers that were forked here and not reaped yet
 
 
@@ -139,8 +139,8 @@ def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> N
         send(channel, {"shown": unpack_candidate(fds[0], Path(message["folder"]))})
         return
     if message["op"] == "signal":
-        # At once, so that no process escapes by forking: from outside they can only be found one by one. Behind weak
-        # walls this would signal processes outside of the sandbox.
+        # To all processes at once, so that none escapes by forking: from outside they can only be listed one by one.
+        # Behind weak walls this would signal processes outside of the sandbox.
         if os.getpid() == 1:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(-1, message["number"])
@@ -163,21 +163,21 @@ def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> N
 
 
 def unpack_candidate(archive: int, folder: Path) -> bool:
-    """Remove all that the readers of the candidate before have written, and unpack another candidate's files.
+    """Remove all that readers of the previous candidate have written, and unpack the files of another candidate.
 
     ``archive`` is the descriptor of a tar file, which is closed. Return False if something cannot be removed or
-    written. The sandbox is of no further use then.
+    written. Then the sandbox cannot be used any more.
     """
     import tarfile  # sandboxes that hold no candidate start without it
 
     try:
         folder.mkdir(exist_ok=True)
-        shared = [Path("/dev/shm")] if os.getpid() == 1 else []  # behind weak walls it is everybody's
+        shared = [Path("/dev/shm")] if os.getpid() == 1 else []  # behind weak walls all processes use it
         for place in (folder, Path(os.environ["TMPDIR"]), *shared):
             _restore(place)
             _empty(place)
             os.utime(place, (0, 0))
-        folder.mkdir(exist_ok=True)  # behind weak walls it is within the second one
+        folder.mkdir(exist_ok=True)  # behind weak walls it is in TMPDIR, which has just been emptied
         with open(archive, "rb") as file, tarfile.open(fileobj=file, mode="r:") as packed:
             packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.0 to 3.11.3 has none
             packed.extractall(folder)

@@ -30,7 +30,7 @@ _REFUSED = "the kernel refuses rules of Landlock"
 def confine(readable: Sequence[str], writable: Sequence[str], named: bool = False) -> None:
     """Confine this process to these paths from now on, if the kernel has Landlock. Raises OSError.
 
-    With ``named`` it may write to existing files of /proc too. What is forked from it has to give that up again
+    With ``named`` it may write to existing files of /proc too. A process forked from it has to give up this right
     (:func:`keep_own_names`).
     """
     libc = ctypes.CDLL(None, use_errno=True)

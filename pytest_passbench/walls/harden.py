@@ -1,6 +1,6 @@
 """Limits that a process of the untrusted side sets for itself before it runs a candidate's code.
 
-They are resource limits, no core dumps, and the end with its parent. The judge makes the sandbox and its namespaces.
+They are resource limits, no core dumps, and a kill when the parent ends. The judge makes sandbox and namespaces.
 Filters of system calls are in :mod:`pytest_passbench.walls.seccomp`.
 """
 
@@ -39,7 +39,7 @@ def die_with_parent() -> None:
 
 
 def keep_descriptors(*descriptors: int) -> None:
-    """Close every descriptor but these. A memory map of Python's, for example, holds a copy of its file's."""
+    """Close every descriptor but these. For example, a memory map of Python holds a copy of its file's descriptor."""
     ends = [-1, *sorted(descriptors), resource.getrlimit(resource.RLIMIT_NOFILE)[0]]
     for before, after in pairwise(ends):
         os.closerange(before + 1, after)

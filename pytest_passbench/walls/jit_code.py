@@ -59,10 +59,10 @@ def make_private(pieces: list[CodePages]) -> None:
 
 
 def seal(maps: int) -> None:
-    """Make code read-only that this process has compiled.
+    """Make all code read-only that this process has compiled.
 
-    A measured process calls this. It cannot open files, so ``maps`` is ``/proc/self/maps``, opened before. It is
-    closed here.
+    A measured process calls this. It cannot open files, so ``maps`` is a descriptor of ``/proc/self/maps`` that was
+    opened earlier. This function closes it.
     """
     parts = list(iter(partial(os.read, maps, 1 << 16), b""))
     os.close(maps)

@@ -38,12 +38,12 @@ _PROT_EXEC, _MAP_ANONYMOUS = 4, 0x20
 _AF_UNIX, _SOCK_SEQPACKET, _SOCKET_TYPE = 1, 5, 0xF  # the type's other bits are flags
 REFUSED = "the kernel refuses a filter of system calls (seccomp)"
 _SIGABRT, _SIGKILL, _SIGCHLD, _SIGCONT, _TIOCSCTTY = 6, 9, 17, 18, 0x540E
-#: Commands of fcntl: another signal, and what makes others wait for a file (F_SETLEASE, F_SETDELEG) or be told of it.
+#: Commands of fcntl: F_SETSIG chooses a signal, which the others make the kernel send when a file or folder is used.
 _F_SETSIG, _F_SETLEASE, _F_NOTIFY, _F_SETDELEG = 10, 1024, 1026, 1040
 
 
 def works() -> bool:
-    """Return False if the kernel refuses a filter that this machine has. A fork tries it."""
+    """Return False if the kernel refuses the filter of :func:`untrusted`. A fork of this process tries it."""
     child = os.fork()
     if child == 0:
         try:
@@ -60,9 +60,9 @@ def untrusted(network: bool = True, driver: bool = False) -> None:
     Denied too are changes of another process's limits, cores and priority, and whatever outlives its processes.
 
     ``network=False`` denies sockets too, except socket pairs. It is for sandboxes without a network namespace. With
-    ``driver`` Unix sockets of packets in sequence stay, since CUDA's driver binds one. Nothing is denied where the
-    machine's system calls are not tabulated, as the run's header says. Raises RuntimeError if the
-    kernel does not take the filter.
+    ``driver``, Unix sockets of type SOCK_SEQPACKET are allowed, since CUDA's driver binds one. Nothing is denied on
+    a machine without a table of system calls. The run's header says so. Raises RuntimeError if the kernel does not
+    take the filter.
     """
     machine = SYSCALL_TABLES.get(platform.machine())
     if machine is None:
@@ -85,7 +85,7 @@ def untrusted(network: bool = True, driver: bool = False) -> None:
 
 
 def measured(driver: bool = False) -> MeasuredFilters | None:
-    """Return the filters of a measured process, or None if the machine's system calls are not tabulated.
+    """Return the filters of a measured process, or None on a machine without a table of system calls.
 
     With ``driver`` only processes are denied, because a device's driver may open files and start threads at any time.
     """
@@ -99,7 +99,7 @@ def measured(driver: bool = False) -> MeasuredFilters | None:
 
 
 class MeasuredFilters:
-    """The filters of a measured process. They are made before the fork, so that it needs no own memory for them.
+    """The filters of a measured process. They are made before the fork, so that the process needs no memory for them.
 
     A process with one thread gets ``plain``. A process with several gets ``first``, and ``threads`` after
     :meth:`settle`. The first block may compile: oneDNN does so for another number of threads than the template's.
@@ -132,8 +132,8 @@ def _computing(machine: SyscallTable, threads: bool = False, jit: bool = False) 
     """Return the filter of a process that computes on the CPU with the memory and descriptors that it has.
 
     With ``threads`` it may start threads, since OpenMP's pools shrink and grow. With ``jit`` it may make memory
-    executable, read the list of its memory, and install a further filter. No process may map a file: inputs that are
-    mapped in an output's place would be a copy for nothing.
+    executable, read the list of its memory, and install a further filter. No process may map a file: to map inputs in
+    an output's place would copy them at no cost.
     """
     calls = machine.calls
     lines = answer(ALLOW, [calls[name] for name in machine.allowed])
@@ -165,7 +165,7 @@ def _no_processes(machine: SyscallTable) -> Filter:
 
 
 def _packets(socket: int) -> list[bytes]:
-    """Allow Unix sockets of packets in sequence, and deny all others."""
+    """Allow Unix sockets of type SOCK_SEQPACKET, and deny all others."""
     family = [op(LOAD, 0, 0, argument_at(0)), op(JUMP_EQUAL, 0, 4, _AF_UNIX)]
     kind = [op(LOAD, 0, 0, argument_at(1)), op(AND, 0, 0, _SOCKET_TYPE), op(JUMP_EQUAL, 0, 1, _SOCK_SEQPACKET)]
     return decide(socket, [*family, *kind], ALLOW, DENY)
@@ -219,18 +219,18 @@ def answer(action: int, numbers: Iterable[int]) -> list[bytes]:
 
 
 def when(number: int, argument: int, test: list[bytes]) -> list[bytes]:
-    """Allow call ``number`` if ``test`` of an argument goes on, and deny it if the test skips an instruction."""
+    """Allow call ``number`` if ``test`` of an argument skips no instruction behind it, and deny it otherwise."""
     return decide(number, [op(LOAD, 0, 0, argument_at(argument)), *test], ALLOW, DENY)
 
 
 def unless(number: int, argument: int, test: list[bytes]) -> list[bytes]:
-    """Deny call ``number`` if ``test`` of an argument goes on, and go on behind if the test skips an instruction."""
+    """Deny call ``number`` if ``test`` of an argument skips no instruction behind it, and else decide nothing."""
     body = [op(LOAD, 0, 0, argument_at(argument)), *test, op(RETURN, 0, 0, DENY), op(LOAD, 0, 0, NUMBER)]
     return [op(JUMP_EQUAL, 0, len(body), number), *body]
 
 
 def decide(number: int, body: list[bytes], then: int, otherwise: int) -> list[bytes]:
-    """Answer call ``number`` with ``then`` if ``body`` goes on, and with ``otherwise`` if it skips an instruction."""
+    """Answer call ``number`` with ``then`` if ``body`` skips no instruction behind it, else with ``otherwise``."""
     body = [*body, op(RETURN, 0, 0, then), op(RETURN, 0, 0, otherwise)]
     return [op(JUMP_EQUAL, 0, len(body), number), *body]
 
@@ -257,7 +257,7 @@ class Filter:
     def install(self) -> None:
         """Install the filter in this process for good. Raises RuntimeError if the kernel does not take it.
 
-        Nothing untrusted may run without it where system calls are tabulated.
+        Nothing untrusted may run without it on a machine that has a table of system calls.
         """
         for place in self._pid_places:
             struct.pack_into("<I", self._program, place, os.getpid())

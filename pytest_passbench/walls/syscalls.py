@@ -30,10 +30,10 @@ _DENIED = (
     # a personality in which readable memory is executable
     "personality",
 )  # fmt: skip
-#: Calls whose first argument is a process. A candidate's may name itself only, as 0.
+#: Calls whose first argument is a process. A process with candidate code may only name itself, as 0.
 OF_ITSELF = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
 #: Allowed to a measured process, the most frequent first. Nothing here lets the kernel fill memory from a descriptor
-#: or from other memory. Such a call goes on for a while after SIGSTOP, so it would compute outside of the clock.
+#: or from other memory. Such a call goes on for a while after SIGSTOP, so it would do work that is not timed.
 _ALLOWED = (
     # the open channel to the judge, and printing
     "recvfrom", "sendto", "write", "sendmsg", "close",

@@ -1,8 +1,8 @@
 """A kernel's body, checked against the allow-list and written anew.
 
-Each node of the result is made here, from a kind of node that is listed. Outer names are replaced by what they stand
-for. Constants become literals. Members of modules get one fixed spelling, and kernels the names that they are written
-with.
+Each node of the result is made here, and only for a kind of node that is listed. Outer names are replaced by what
+they stand for: constants by literals, members of modules by one fixed spelling, and kernels by their names in the
+written text.
 """
 
 from __future__ import annotations

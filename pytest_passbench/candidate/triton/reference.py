@@ -177,7 +177,7 @@ class KernelReference:
 
     @classmethod
     def from_json(cls, data: object) -> KernelReference:
-        """Return the reference in data of that form. Raises ValueError for any other data."""
+        """Return the reference in data of the form that :meth:`read` parses. Raises ValueError for any other data."""
         if not isinstance(data, dict) or set(data) != {"file", "name", "line", "values", "functions"}:
             raise ValueError("a kernel's reference has file, name, line, values and functions")
         listed = data["functions"]

@@ -15,7 +15,7 @@ from pytest_passbench.core.grouping import reached
 
 _LOADS = frozenset({"load", "gather", "load_tensor_descriptor", "atomic_load"})
 _STORES = frozenset({"store", "scatter", "store_tensor_descriptor"})
-# Where the functions stand that Triton's own call, as functions or as methods.
+# Positions, among the arguments of Triton's own functions and methods, of the functions that these call.
 _CALLED = {"map_elementwise": slice(1), "reduce": slice(1, 3), "associative_scan": slice(1, 3)}
 _ADDRESSES = frozenset({"pointer", "desc"})  # keywords for the address in Triton's functions that store
 
@@ -32,7 +32,7 @@ def _stored(text: KernelText, stored_by: Mapping[str, tuple[tuple[str, ...], fro
     nodes = list(ast.walk(ast.parse(text.source)))
     calls = (node for node in nodes if isinstance(node, ast.Call))
     addresses = [name for call in calls for name in _addressed(call, stored_by, text.parameters)]
-    sources: dict[str, list[str]] = {}  # by name: the names in the values that it was assigned
+    sources: dict[str, list[str]] = {}  # by name: the names in the values that are assigned to it
     for node in nodes:
         for target, value in _assigned(node):
             sources.setdefault(target, []).extend(_names(value))

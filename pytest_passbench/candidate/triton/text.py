@@ -64,7 +64,7 @@ class Definition:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of ``triton.jit(...)`` for specialising. Raises Rejected for other decorators."""
+        """The options of ``triton.jit(...)`` that change code. Raises Rejected if all decorators are other ones."""
         decorators = self.node.decorator_list
         jits = [item for item in decorators if _last_name(item) == "jit"]
         if decorators and not jits:

@@ -2,8 +2,8 @@
 
 The process that built the program runs them, because a device's context survives no fork. Inputs are copied to the
 device before the clock starts. The device is then idle, and its L2 cache holds none of them. A block begins and ends
-with all streams of the device idle. Its outputs are described when the clock has stopped. Those of the calls that the
-judge draws are copied to the host later.
+with all streams of the device idle. Its outputs are described when the clock has stopped. The outputs of the calls
+that the judge draws are copied to the host later.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pytest_passbench.runner.pages import MappedPages, Slot
 from pytest_passbench.runner.serve import PythonBlock
 
 _HELD_BACK_CYCLES = 4_000_000  # 2 ms at 2 GHz: for the process to queue its calls
-_FILLED_PARTS, _FILLS, _FILL_TRIES = (1, 2, 4, 8, 16), 8, 3  # sizes, fills between two events, tries
+_FILLED_PARTS, _FILLS, _FILL_TRIES = (1, 2, 4, 8, 16), 8, 3  # divisors of the size, fills between two events, tries
 _USUAL_L2_BYTES = 64 << 20  # assumed if torch does not state the size
 
 
@@ -40,8 +40,8 @@ def _native(name: str, instead: Callable[..., None]) -> Callable[..., None]:
     return getattr(torch._C, name, None) or instead
 
 
-#: Bound when the zygote imports this module, before any line of a candidate is read: whatever is put in their place
-#: in ``torch.cuda`` is not called. Both are for the current device.
+#: Bound when the zygote imports this module, before any line of a candidate is read. So what is later put in their
+#: place in ``torch.cuda`` is not called. Both act on the current device.
 _synchronize = _native("_cuda_synchronize", lambda: torch.cuda.synchronize())
 _hold_back = _native("_cuda_sleep", lambda _cycles: None)
 
@@ -94,7 +94,7 @@ class CudaBlock(PythonBlock):
         _synchronize()
 
     def step(self, flags: int, calls: int) -> bool:
-        """Do what is outside of the clock. Return False if ``flags`` ask for a timed block."""
+        """Do a step outside of a timed block. Return False if ``flags`` ask for a timed block."""
         if flags & FLAG_PREPARE:
             self.prepare(calls)
         elif flags & FLAG_COLLECT:
@@ -132,14 +132,14 @@ class CudaBlock(PythonBlock):
     def run_empty(self, calls: int) -> None:
         """Wait for the device as a block does, around no calls.
 
-        The work of the calls themselves overlaps with the device's, so none of it can be taken off.
+        This process's work for the calls overlaps with the device's work, so none of its time can be subtracted.
         """
         del calls
         _synchronize()
         _synchronize()
 
     def _with_copies(self, slot: Slot, copies: Slot) -> list[torch.Tensor]:
-        """Return a call's inputs. The copies are those of the slot's values already."""
+        """Return a call's inputs. The copies already hold the slot's values."""
         inputs = list(slot)
         for index, copy in zip(self.mutated, copies, strict=True):
             inputs[index] = copy
@@ -148,7 +148,7 @@ class CudaBlock(PythonBlock):
     def _time_device(self, calls: int) -> None:
         """Time calls between two events, behind a kernel that holds the device back until all of them are queued.
 
-        So the time has no gaps in which the device waits for this process. It is on the current stream only.
+        So the time has no gaps in which the device waits for this process. Only the current stream is timed.
         """
         stream = torch.cuda.current_stream(self.device)
         _hold_back(_HELD_BACK_CYCLES)
@@ -177,7 +177,7 @@ class CudaBlock(PythonBlock):
 
 
 def _shared(device: torch.device, size: int, shared: int | None) -> DeviceMemory | None:
-    """Return the memory behind a descriptor, mapped to read only; None without a descriptor."""
+    """Return the memory behind a descriptor, mapped read-only. Return None without a descriptor."""
     if shared is None:
         return None
     memory = DeviceMemory(libcuda.library(), device.index or 0, size, shared)
@@ -210,7 +210,7 @@ def _on_host(output: Any) -> torch.Tensor:
 
 
 def fill_rate(memory: torch.Tensor) -> int:
-    """Return the bytes per second that a device fills, the best of several sizes. ``memory`` is twice its L2 cache.
+    """Return the bytes per second that a device fills, the best of several sizes. ``memory`` has twice the L2's size.
 
     Parts that fit into the cache are filled fastest, but a small one takes less time than its launch.
     """

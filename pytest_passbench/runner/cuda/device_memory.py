@@ -51,7 +51,7 @@ class DeviceMemory:
     """
 
     def __init__(self, library: Any, index: int, size: int, descriptor: int | None = None) -> None:
-        """Make memory of at least ``size`` bytes and map it, or map that behind ``descriptor``, to read only.
+        """Make memory of at least ``size`` bytes and map it, or map the memory behind ``descriptor`` read-only.
 
         Raises DriverError if the driver refuses.
         """

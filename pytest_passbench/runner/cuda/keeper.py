@@ -1,7 +1,7 @@
 """The keeper of a subgraph's inputs on a device. It runs in eager's sandbox, and no code of a candidate with it.
 
-It makes one piece of the device's memory, which runners map to read only. The judge has it copy the inputs there once
-for a round of all arms.
+It makes one piece of the device's memory, which runners map read-only. It copies the inputs there when the judge asks
+for it, once for a round of all arms.
 """
 
 from __future__ import annotations

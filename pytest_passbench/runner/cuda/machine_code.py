@@ -44,8 +44,8 @@ class PlanBinaries:
     def prepare(self, number: int, step: TritonLaunch) -> PreparedLaunch:
         """Return launch number ``number`` of the plan, ready to be called.
 
-        Raises RuntimeError, with the reason, if there is no machine code for it: it is a configuration of a tuned
-        launch. Raises DriverError if the driver cannot load it.
+        Raises RuntimeError, with the reason, if it is a configuration of a tuned launch without machine code. Raises
+        DriverError if the driver cannot load the code.
         """
         which = self._launches[number]
         if isinstance(which, str):
@@ -116,7 +116,7 @@ def _constants(passed: Sequence[tuple[Passed, Any]], hidden: Sequence[int]) -> l
 
 
 def _packed(kind: str, value: float) -> bytes:
-    if kind in ("fp32", "bf16"):  # cast as in C, as Triton's own launcher does; bfloat16 is the upper half of it
+    if kind in ("fp32", "bf16"):  # cast as in C, as Triton's own launcher does; a bfloat16 is a float's upper half
         return bytes(ctypes.c_float(value))[0 if kind == "fp32" else 2 :]
     return struct.pack(_FORMATS[kind], value)
 

@@ -88,8 +88,8 @@ void launch(const Plan &plan, const word *at) {
   call<MOST_STACKED>(function, integers, floats, float_count > 0);
 }
 
-// As torch's allocator for the CPU does it, which gives no memory for no bytes. The calls of a block have the same
-// allocations in the same order, so an output's memory is that of the block before. An allocation for each output
+// Allocate as torch's allocator for the CPU does, which gives no memory for no bytes. The calls of a block make equal
+// allocations in the same order, so an output gets the memory of the block before. A new allocation for each output
 // would cost as much as a small kernel, and kernels that make their calls themselves would not spend it.
 bool allocate(Plan &plan, byte *&place, size_t size, bool lasting) {
   place = nullptr;
@@ -141,7 +141,7 @@ bool execute(Plan &plan) {
 
 }  // namespace
 
-// Of Python's stable interface.
+// Declarations of Python's stable interface.
 extern "C" {
 void *PyCFunction_NewEx(void *definition, void *self, void *module);
 void *PyErr_NoMemory(void);
@@ -170,9 +170,9 @@ struct Definition {
   const char *documentation;
 } definition = {"launch_plan", run, 0x0080, nullptr};  // METH_FASTCALL
 
-// Of a traced call alone: signal, code, address, and 1 for a read or 2 for a write, if that is known.
+// Only set in a traced call: signal, code, address, and 1 for a read or 2 for a write, if that is known.
 volatile word *faults = nullptr;
-alignas(64) byte handler_stack[1 << 16];  // the kernel's own may have run over
+alignas(64) byte handler_stack[1 << 16];  // the kernel's own stack may have overflowed
 
 void note_fault(int number, siginfo_t *fault, void *context) {
   if (faults[0]) return;
@@ -200,7 +200,7 @@ void *passbench_function(void *plan) {
   return function;
 }
 
-// From now on write to ``place`` which signal a kernel brings about, once. The signal then ends the process as ever.
+// From now on, write a kernel's first signal to ``place``. The signal still ends the process. Return 0 if this fails.
 int passbench_note_faults(word *place) {
   faults = place;
   stack_t stack = {};
