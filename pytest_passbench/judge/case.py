@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,6 +49,12 @@ class Case:
             return ArmResult("pass_miss", "load", "the candidate has no passes for this task")
         mistakes = passes.mistakes or misplacement(passes, self.pipeline)
         return ArmResult("compile_fail", "load", mistakes) if mistakes else None
+
+    @property
+    def operators(self) -> int:
+        """At least the number of operators that the subgraph's graph calls, views and items included."""
+        nodes = ast.walk(ast.parse(self.task.graphs[self.subgraph.graph]))
+        return sum(isinstance(node, ast.Call | ast.operator | ast.unaryop | ast.cmpop | ast.Subscript) for node in nodes)
 
     def record(self) -> Record:
         """Return a new record of the case, with nothing judged."""

@@ -185,7 +185,7 @@ class CaseJudge:
             bench=bench,
             stopping=self._stopping(allowance.pairs),
             allowance=allowance,
-            auditor=Auditor(self._settings, bench, arms[CANDIDATE]),
+            auditor=Auditor(self._settings, bench, arms[CANDIDATE], case.operators),
             earlier=attempt.earlier,
             last=attempt.last,
             built=built,

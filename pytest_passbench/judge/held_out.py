@@ -117,7 +117,7 @@ class FurtherSizes:
             bench=bench,
             stopping=stopping,
             allowance=QUICK,
-            auditor=Auditor(replace(settings, audit="off"), bench, arms[CANDIDATE]),
+            auditor=Auditor(replace(settings, audit="off"), bench, arms[CANDIDATE], case.operators),
             last=last,
         )
         trial.judge()

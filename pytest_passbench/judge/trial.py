@@ -131,7 +131,7 @@ class Trial:
         bench, templates = self.bench, self._templates.ready
         program = templates[EAGER].effects
         verified = bench.secret.stream("verified calls")
-        checker = Checker(bench.inputs, bench.layout, program.mutated, bench.tolerance, verified)
+        checker = Checker(bench.inputs, bench.layout, program, bench.tolerance, verified)
 
         def after_round(runners: Mapping[str, Runner], batch: Batch, calls: int, before: int) -> None:
             checker.after_round(runners, batch, calls, before)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pytest_passbench.core.record import Finding, Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.arms.arm import Arm
-from pytest_passbench.judge.arms.forks import blaming
+from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import Template
@@ -37,13 +37,13 @@ STANDARD_BLOCKS, PARANOID_BLOCKS = 1, 4
 class Auditor:
     """The audit of a subgraph, with its findings. Its methods raise ArmFailed if an arm fails in a block."""
 
-    def __init__(self, settings: Settings, bench: Bench, arm: Arm) -> None:
-        """Set up for a subgraph. ``arm`` is the candidate's."""
+    def __init__(self, settings: Settings, bench: Bench, arm: Arm, operators: int) -> None:
+        """Set up for a subgraph that calls so many operators. ``arm`` is the candidate's."""
         self._on = settings.audit != "off"
         self.findings: list[Finding] = []
         self._settings, self._bench, self._arm = settings, bench, arm
         self._places: BeyondRounds | None = None
-        self._operators = 0
+        self._operators = operators
 
     @property
     def violated(self) -> bool:
@@ -52,7 +52,6 @@ class Auditor:
 
     def built(self, record: Record) -> None:
         """Look at how the candidate's program was built, and for processes that were left behind."""
-        self._operators = len(record.operators)
         if self._settings.policy != "open":
             computed = {name for item in record.passes for name in item.computed} - ALLOWED
             if computed:
@@ -109,8 +108,13 @@ class Auditor:
         if CANDIDATE in clock.runners:
             findings = self._about_clock(clock, template, blocks, measured)
             if [finding.rule for finding in findings if finding.severity == "violation"] == ["floor"]:
-                measured = remeasure()
-                findings = self._about_clock(clock, template, blocks, measured, suspected=True)
+                try:
+                    measured = remeasure()
+                    findings = self._about_clock(clock, template, blocks, measured, suspected=True)
+                except ArmFailed as failure:
+                    if failure.arm == CANDIDATE:  # it could fail to be rid of what was found
+                        self.findings += findings
+                    raise
             self.findings += findings
             if measured is not None:
                 self._plausibility(clock, checker, measured)

@@ -32,6 +32,7 @@ from pytest_passbench.timing.looks import FIRST_LOOK
 MAX_SECONDS = 0.008  # for all ranges once. If they take longer, some are left out by chance, but none of large values
 MAX_ELEMENTS = 1 << 16  # of an output that are compared, evenly spaced from a random place on
 MEDIAN_ELEMENTS = 1 << 12  # of these, for the usual size of an element
+MIN_SAMPLE = 64  # of these, elements that are not zero. If there are fewer, all elements are looked at
 ROUNDING_LEVELS = 2  # levels of t that rounding may add to a tolerance that was met on ordinary inputs
 DOUBT_FACTOR = 32  # times the change of eager's own answer when last bits of the inputs change
 #: Answers of eager's to inputs with other last bits, at most. Behind an attention whose weights are nearly 0 and 1, a
@@ -265,10 +266,10 @@ def _greatest_change(part: Sequence[torch.Tensor], most: float) -> float:
 
 
 def _usual_size(expected: torch.Tensor, most: float) -> float:
-    """Return the median size of the elements that are neither 0 nor ``most`` or more, of a sample that has any."""
-    for step in (-(-expected.numel() // MEDIAN_ELEMENTS), 1):
+    """Return the median size of the elements that are neither 0 nor ``most`` or more, of a sample; 0 if none is so."""
+    for step in (-(-expected.numel() // MEDIAN_ELEMENTS) | 1, 1):  # an odd one meets every column of a matrix
         sizes = expected[::step].double().abs()
         sizes = sizes[(sizes > 0) & (sizes < most)]
-        if sizes.numel():
-            return float(sizes.median())
-    return 0.0
+        if sizes.numel() >= MIN_SAMPLE:
+            break
+    return float(sizes.median()) if sizes.numel() else 0.0

@@ -6,7 +6,7 @@ pipeline, the plans, the calls and the inputs are the same.
 
 The kernels' own time comes on top. Blocks of one more process are stopped at drawn moments, as a sampling profiler
 does it. The share of stops in the candidate's machine code is that code's share of the time. A kernel that makes the
-calls itself is seen there all the time, and time that it spends elsewhere is no gain. Kernels call libraries of
+calls itself is seen there all the time, and cannot spend much time elsewhere. Kernels call libraries of
 mathematics (``erf``), so their code counts as the kernels', and is left out of the floor.
 """
 
@@ -53,7 +53,8 @@ MAX_HALF_WIDTH = 0.1
 ENGINE_COSTS, DIRECT_COSTS, GUARDED_COSTS = (0.5e-6, 0.1e-6), (20e-6, 4e-6), (100e-6, 10e-6)
 #: So many times shorter than the floor and the kernels' time together a block may seem.
 MAX_GAIN = 1.12
-#: A block so many times longer than its floor is above it in any case. So many times shorter, no pair may be.
+#: A block so many times longer than its floor is above it in any case. So many times shorter, no pair may be, nor so
+#: many times longer the blocks in which kernels are looked for.
 FAR = 2
 
 
@@ -85,7 +86,7 @@ class ClockFloor:
             self._share = 1 / estimate.ratio
             likely = self._share * math.exp(min(estimate.half_width, MAX_HALF_WIDTH) / 2)
             self._likely_share = min(likely, FAR / measured.greatest_whole_ratio(CANDIDATE))
-        self._least = math.inf
+        self._least, self._untried = math.inf, list[str]()  # of the present try
         self._floors = list[float]()  # of the tries so far
         self._wrong: list[Finding] = []
         self._rng = bench.secret.stream("floor")
@@ -127,14 +128,18 @@ class ClockFloor:
                     time.sleep(PAUSE)
         if failures:
             raise failures[-1]
-        return violations if self._suspected else []  # which no try has cleared
+        return violations if self._suspected and total > 0 else []  # which no try has cleared
 
     @property
     def _savable_share(self) -> float:
-        """The most that a kernel could save of a call, as a share of its time."""
+        """The most that a kernel could save of a call, as a share of its time.
+
+        That time is eager's by the ratio that is held to the floor. The median of the candidate's own blocks would be
+        of its making: blocks that are left out as disturbed count in it.
+        """
         of_python = DIRECT_COSTS if self._template.arm.settings.pipeline == "direct" else GUARDED_COSTS
         call, operator = of_python if self._clock.maker(CANDIDATE) == PYTHON else ENGINE_COSTS
-        return (call + operator * self._operators) / self._measured.per_call(CANDIDATE)
+        return (call + operator * self._operators) / (self._measured.per_call(EAGER) * self._share)
 
     def _kernels_count(self, ratio: float) -> bool:
         """Return True if the kernels' time counts too: Python makes the calls, and the floor is a large share.
@@ -146,22 +151,32 @@ class ClockFloor:
 
     def _floor(self) -> tuple[float, str]:
         """Hold the blocks against the floor. Return the log by which they are too short, and a message."""
-        self._least, outside = math.inf, math.inf
-        for contents in CONTENTS:
-            self._least, outside = min((self._least, outside), self._ratio_without_kernels(contents))
+        self._least, self._untried, excess = math.inf, list(CONTENTS), math.inf
+        self._floors.append(math.inf)
+        while excess > 0 and self._lower_floor():
             excess = math.log(self._least * (1 - MARGIN) / self._likely_share)
-            if excess <= 0:
-                break
-        self._floors.append(outside)
         return excess, (
             f"a block takes {self._share:.2f} times as long as eager's, and {self._least:.2f} times without its "
             "kernels: something else than the harness made its calls"
         )
 
+    def _lower_floor(self) -> bool:
+        """Measure the floor with the next contents, and keep the least of the try. Return False if all were tried."""
+        if not self._untried:
+            return False
+        ratios = self._ratio_without_kernels(self._untried.pop(0))
+        self._least, self._floors[-1] = min((self._least, self._floors[-1]), ratios)
+        return True
+
     def _with_kernels(self) -> tuple[float, str]:
         """Hold the blocks against the floor and the kernels' time together. Return as :meth:`_floor` does."""
-        floor, kernels = _lower_quartile(self._floors), self._ratio_of_kernels()
-        return math.log((floor + kernels) / (MAX_GAIN * self._likely_share)), (
+        kernels = self._ratio_of_kernels()
+        while True:
+            floor = _lower_quartile(self._floors)
+            excess = math.log((floor + kernels) / (MAX_GAIN * self._likely_share))
+            if excess <= 0 or not self._lower_floor():
+                break
+        return excess, (
             f"a block takes {self._share:.2f} times as long as eager's, {floor:.2f} times without its kernels, and "
             f"these {kernels:.2f} times: something else than the harness made its calls"
         )
@@ -194,7 +209,8 @@ class ClockFloor:
         """Return the ratio of the time in kernels and their libraries, in a new process, to eager's blocks.
 
         Blocks that are timed, of which a call is verified, and blocks that are stopped come in drawn order. The ratio
-        is 0 if Linux does not tell where a process is.
+        is 0 if Linux does not tell where a process is. A process that is :data:`FAR` slower than the timed ones could
+        hide its kernels from the stops by sleeping, so all its time counts.
         """
         with closing(self._forked(None)) as runner:
             ratios, stops = _Ratios(runner, self._clock), _Stops(runner, self._clock)
@@ -205,7 +221,8 @@ class ClockFloor:
                     self._verify(runner)
                 else:
                     self._stop(stops, ratios)
-            return stops.share * median(ratios.values)
+            ratio = median(ratios.every)  # the stops are of disturbed blocks too
+            return ratio if ratio > FAR * self._share else stops.share * ratio
 
     def _stop(self, stops: _Stops, ratios: _Ratios) -> None:
         stops.stop(self._rng.uniform(0, LONGEST * median(ratios.seconds)))
@@ -237,31 +254,31 @@ class _Ratios:
     """The ratios of a runner's blocks to eager's beside them. ``seconds`` are those of the runner's.
 
     As in the timed rounds, each arm comes second in half of them, and those that others disturbed do not count, if
-    enough remain.
+    enough remain. ``every`` has these too.
     """
 
     def __init__(self, runner: Runner, clock: CpuClock) -> None:
         self._runner, self._clock = runner, clock
-        self._quiet, self._all, self.seconds = list[float](), list[float](), list[float]()
+        self._quiet, self.every, self.seconds = list[float](), list[float](), list[float]()
 
     def measure(self) -> None:
         """Run a block of each. Raises ArmFailed."""
-        first = (EAGER, CANDIDATE)[len(self._all) % 2]
+        first = (EAGER, CANDIDATE)[len(self.every) % 2]
         blocks = self._clock.beside(self._runner, self._clock.calls, first)
         self.seconds.append(blocks[CANDIDATE].seconds)
-        self._all.append(blocks[CANDIDATE].seconds / blocks[EAGER].seconds)
+        self.every.append(blocks[CANDIDATE].seconds / blocks[EAGER].seconds)
         if not any(disturbed(block.noise) for block in blocks.values()):
-            self._quiet.append(self._all[-1])
+            self._quiet.append(self.every[-1])
 
     @property
     def vague(self) -> bool:
         """True if more blocks are needed."""
-        return len(self._quiet) < BLOCKS and len(self._all) < 2 * BLOCKS
+        return len(self._quiet) < BLOCKS and len(self.every) < 2 * BLOCKS
 
     @property
     def values(self) -> list[float]:
         """The ratios that count."""
-        return self._quiet if 2 * len(self._quiet) >= len(self._all) else self._all
+        return self._quiet if 2 * len(self._quiet) >= len(self.every) else self.every
 
 
 class _Stops:

@@ -22,6 +22,7 @@ from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, FLOAT64, REFERENCE
 from pytest_passbench.judge.arms.runner import Runner
+from pytest_passbench.judge.arms.template import GraphEffects
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch, Inputs
 from pytest_passbench.judge.verify.compare import Comparison, compare, null_from
@@ -34,7 +35,7 @@ from pytest_passbench.judge.verify.memory import (
     shared_by_calls,
     shares_more,
 )
-from pytest_passbench.judge.verify.outputs import Output, read_call
+from pytest_passbench.judge.verify.outputs import Output, output_table, read_call
 from pytest_passbench.judge.verify.standing import Standing, mean_distance
 from pytest_passbench.protocol import Layout
 from pytest_passbench.timing.measurement import FEWEST_PAIRS
@@ -163,9 +164,9 @@ class Checker:
     """The checker of a subgraph, which compares outputs with eager's for calls drawn once the round is over."""
 
     def __init__(
-        self, inputs: Inputs, layout: Layout, mutated: Sequence[int], tolerance: int, rng: random.Random
+        self, inputs: Inputs, layout: Layout, program: GraphEffects, tolerance: int, rng: random.Random
     ) -> None:
-        self._inputs, self._layout, self._mutated = inputs, layout, tuple(mutated)
+        self._inputs, self._layout, self._program, self._mutated = inputs, layout, program, tuple(program.mutated)
         self._tolerance, self._rng = tolerance, rng
         self.standings: dict[str, Standing] = {}
         self.eager_errors: list[float] = []
@@ -183,6 +184,7 @@ class Checker:
         self._pairs_left = math.inf
         self._null_calls = 0
         self._overwritten: list[tuple[str, int]] = []  # arm and address of what was overwritten after a round
+        self._tables: dict[str, bytes] = {}  # by arm, where the outputs of this pair's first block lay
         self._first: tuple[list[ReferenceOutput], list[torch.Tensor]] | None = None
 
     def expect_pairs(self, rounds: int) -> None:
@@ -212,6 +214,7 @@ class Checker:
             self.check(runners, batch, call, referenced)
             self._look_at_calls(runners, calls)
         if self._rounds is not None:
+            self._look_at_places(runners, calls, before)
             self._overwrite(runners, calls)
 
     def _overwrite(self, runners: Mapping[str, Runner], calls: int) -> None:
@@ -222,6 +225,24 @@ class Checker:
                 lines = overwrite(runners[arm], self._layout, drawn, self._rng)
             self._overwritten += [(arm, address) for address in lines]
         self._rng.shuffle(self._overwritten)
+
+    def _look_at_places(self, runners: Mapping[str, Runner], calls: int, before: int) -> None:
+        """Check that outputs lie where they lay in the pair's first block, if the engine makes the calls.
+
+        A program could write what is the same in every answer, such as the zeros beside a diagonal, into the memory of
+        many blocks beforehand.
+        """
+        for arm in (arm for arm in runners if arm in (CANDIDATE, REFERENCE)):
+            runner = runners[arm]
+            if runner.template.native(self._program):
+                with blaming(arm):
+                    table = output_table(runner, calls)
+                if before == 0:
+                    self._tables[arm] = table
+                standing = self.standings.setdefault(arm, Standing())
+                if table != self._tables[arm] and standing.status == RAN:
+                    standing.status = "integrity"
+                    standing.message = "outputs lie in other memory than in an earlier block; the engine's stay in place"
 
     def check(self, runners: Mapping[str, Runner], batch: Batch, call: int, referenced: bool = False) -> None:
         """Compare the outputs of a call, in any case with float64 if it is ``referenced``. Raises ArmFailed."""

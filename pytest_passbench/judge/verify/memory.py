@@ -17,8 +17,8 @@ import torch
 from pytest_passbench.core.agreement import same_bytes
 from pytest_passbench.core.schema import ADDRESS_END
 from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.judge.verify.outputs import Output, form_at, read_forms, stated
-from pytest_passbench.protocol import ENTRY, KIND_TENSOR, Layout
+from pytest_passbench.judge.verify.outputs import Output, form_at, output_table, read_forms, stated
+from pytest_passbench.protocol import KIND_TENSOR, Layout
 
 MAX_WHOLE_BYTES = 1 << 16  # of an input that is always read as a whole, which is as fast as asking for its own pages
 PROBES, PROBE_BYTES = 4, 1 << 12  # number and size of the random places that are read of a larger input
@@ -168,8 +168,7 @@ def shared_by_calls(runner: Runner, layout: Layout, calls: int) -> set[int]:
 def _ranges(runner: Runner, calls: int) -> tuple[_Addresses, _Addresses]:
     """Return the first address and the end of each output of each call. Both are equal if it is not a tensor."""
     width = runner.hello["width"]
-    data = runner.memory(runner.hello["entries"], ENTRY.size * calls * width)
-    table = np.frombuffer(data, "<u8").reshape(calls, width, 2)
+    table = np.frombuffer(output_table(runner, calls), "<u8").reshape(calls, width, 2)
     forms = read_forms(runner)
     used, which = np.unique(table[:, :, 1], return_inverse=True)
     stated = [form_at(forms, index) for index in used.tolist()]

@@ -112,6 +112,11 @@ def stated(runner: Runner, call: int, forms: bytes | None = None) -> list[tuple[
     return [(address, form_at(forms, index)) for address, index in ENTRY.iter_unpack(entries)]
 
 
+def output_table(runner: Runner, calls: int) -> bytes:
+    """Return the addresses and the numbers of the forms of a block's outputs. Raises ArmFailure."""
+    return bytes(runner.memory(runner.hello["entries"], ENTRY.size * runner.hello["width"] * calls))
+
+
 def read_forms(runner: Runner) -> bytes:
     """Return the runner's table of forms, for :func:`form_at`. Raises ArmFailure if it can't be read."""
     return bytes(runner.memory(runner.hello["forms"], FORM.size * MAX_FORMS))

@@ -43,7 +43,8 @@ def test_a_block_below_the_floor_is_a_violation(bench, monkeypatch, pipeline):
 def taken_over_at_times(monkeypatch, pairs, disturbs):
     """Have timed blocks take a hundredth of the time: every second one, in so many of six pairs.
 
-    With ``disturbs`` the others touch memory. Else every block of those pairs is taken over.
+    With ``disturbs`` the others touch memory, and take so many times as long. Else every block of those pairs is taken
+    over.
     """
     run, fresh, counts = CpuClock._run, CpuClock.fresh, {"pairs": 0, "blocks": 0}
 
@@ -57,13 +58,13 @@ def taken_over_at_times(monkeypatch, pairs, disturbs):
             return taken
         counts["blocks"] += 1
         fast = not disturbs or counts["blocks"] % 2 > 0
-        return replace(taken, wall=taken.wall * 0.01) if fast else replace(taken, wall=taken.wall * 10, touched=100)
+        return replace(taken, wall=taken.wall * 0.01) if fast else replace(taken, wall=taken.wall * disturbs, touched=100)
 
     monkeypatch.setattr(CpuClock, "fresh", begun)
     monkeypatch.setattr(CpuClock, "_run", changed)
 
 
-@pytest.mark.parametrize(("pairs", "disturbs"), [(2, False), (6, True)])
+@pytest.mark.parametrize(("pairs", "disturbs"), [(2, 0), (6, 10), (6, 5_000)])
 def test_a_program_that_is_below_the_floor_in_some_blocks_is_accused(bench, monkeypatch, pairs, disturbs):
     bench.task()
     bench.candidate({"p": make_cpp_pass(GELU_ADD_KERNEL)})
@@ -194,7 +195,7 @@ TEMPLATE = SimpleNamespace(idles=True, arm=SimpleNamespace(settings=SimpleNamesp
 
 
 def measured(ratio, half_width, per_call=5e-6, greatest=None):
-    """Return rounds with this estimate. A call of the candidate's takes ``per_call`` seconds.
+    """Return rounds with this estimate. A call of the candidate's takes ``per_call`` seconds, by the ratio to eager's.
 
     ``greatest`` is the greatest ratio of a pair, if that is another one.
     """
@@ -203,7 +204,7 @@ def measured(ratio, half_width, per_call=5e-6, greatest=None):
         pairs=[1],
         whole_ratio=lambda _arm: estimate,
         greatest_whole_ratio=lambda _arm: greatest or ratio,
-        per_call=lambda _arm: per_call,
+        per_call=lambda arm: {EAGER: ratio * per_call}[arm],
     )
 
 

@@ -72,7 +72,7 @@ def test_all_evidence_of_a_measured_candidate_becomes_findings(monkeypatch):
     clock = SimpleNamespace(
         runners={"candidate": None, "eager": None}, calls=1, slowed_pairs=lambda: (0, 0), leave_only=lambda _arm: None
     )
-    audit = auditor.Auditor(Settings(), None, None)
+    audit = auditor.Auditor(Settings(), None, None, 1)
     audit.measured(None, clock, SimpleNamespace(standings={}), {"candidate": 1e-6}, SimpleNamespace(), None)
     assert [finding.rule for finding in audit.findings] == [*kinds, "floor", "plausible"]
 
