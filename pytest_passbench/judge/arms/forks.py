@@ -77,7 +77,7 @@ def fork_all(templates: Mapping[str, Template], order: ForkOrder, bench: Bench) 
         with _noting(arm, failed):
             forks[arm] = templates[arm].start_fork(order)
     begun: list[str] = []
-    # Last come those that delay the judge.
+    # Last come the templates on the judge's own cores, since their forks delay the judge.
     for arm in sorted(forks, key=lambda arm: templates[arm].cores <= bench.cores.judge):
         with _noting(arm, failed):
             forks[arm].begin()
