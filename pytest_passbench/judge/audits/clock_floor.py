@@ -38,7 +38,7 @@ ACCUSED, CLEARED, MOST = 0.8, -0.25, 0.2
 PAUSE, NEAR = 0.2, -0.05
 QUARTER = 4  # one ratio in so many may be below the value that counts, since other processes disturb single blocks
 #: The contents of the kernels' results in a program without kernels. The least time of the three counts: an operator
-#: of eager's may be slow for any one of them, such as a division by zeros, or a product with the same tensor each time.
+#: of eager's may be slow for any one of them, as a division by zeros is, or a product with the same tensor each time.
 CONTENTS = ("zeros", "ones", "fresh")
 FEW_STOPS, STOPS = 12, 48  # of a process's blocks, at drawn moments. The few are enough if none of them is in kernels
 LONGEST = 1.25  # times the median block: the latest moment of a stop
