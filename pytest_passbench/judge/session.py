@@ -64,7 +64,7 @@ class Session:
         self.equipment.close()
 
     def begin(self, seed: bytes) -> None:
-        """Begin a new run in the sandboxes of the run before. It has a budget of its own, and ``seed`` as its secret.
+        """Begin a new run, with its own budget and with ``seed`` as its secret, in the sandboxes of the run before.
 
         Unless :attr:`repeats` is set, subgraphs are measured in less time.
         These stay: the sandboxes without any process of a candidate's, eager's built programs, the baselines'

@@ -187,7 +187,7 @@ class _Looker:
                 kernel_text(self._passes.path, KernelReference.read(text))
             except Rejected as refusal:
                 self._reported.add(refusal.message)
-                rule = refusal.rule if refusal.layer == "kernel" else ""  # else the reader's reference has no form
+                rule = refusal.rule if refusal.layer == "kernel" else ""  # else the reader's reference is malformed
                 file, kind = named(refusal.file, self._folder) or self._folder, "violation" if rule else "error"
                 yield Finding("kernel", rule or "text", kind, refusal.message, file, refusal.line)
 

@@ -139,7 +139,7 @@ class ClockFloor:
     def _kernels_count(self, ratio: float) -> bool:
         """Return True if the kernels' time counts too: Python makes the calls, and the floor is a large share.
 
-        A kernel must also be able to save more than the floor errs: eager's operators find less in the cache there.
+        A kernel must be able to save more than the floor's error: without it, eager's operators miss the cache more.
         """
         most = MAX_GAIN - 1
         return self._clock.maker(CANDIDATE) == PYTHON and ratio > most * self._share and self._savable_share > most

@@ -73,7 +73,7 @@ ulimit -c 0; ulimit -t {TIMEOUT_SECONDS}; ulimit -v {MAX_MEMORY_BYTES >> 10}; ul
 "$@" | head -c {MAX_OUTPUT_BYTES}
 """
 MAX_CODE_BYTES = 16 << 20
-_MULTIPLE = 16  # which the compiler may know to divide an address (in bytes) or a number
+_MULTIPLE = 16  # the compiler may use that this divides an address (in bytes) or a number
 _SHORT = {
     "int1": "u1",
     "float16": "fp16",

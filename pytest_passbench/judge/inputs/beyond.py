@@ -26,7 +26,7 @@ MAX_MAGNITUDE, MAX_MAGNITUDE_HALF = 4e4, 100.0
 MIN_ALONE_ELEMENTS, MAX_ALONE, ALONE, ALONE_MAGNITUDE = 1024, 4, 4.0, 8.0
 MAX_SPECIAL = 3  # inputs that get infinities, one at a time: all at once would leave no finite output
 #: The number of large values that an input gets, the least bound of their magnitudes (in deviations, and at all), and
-#: the least share of that bound. So few are rarely in a sample by which a program could tell the range or a mean.
+#: the least share of it that one has. So few are rarely in a sample by which a program could tell the range or mean.
 OUTLIERS, OUTLIER_DEVIATIONS, OUTLIER_MAGNITUDE, LEAST_OUTLIER = 4, 20.0, 8.0, 0.4
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 _BITS = {"float64": np.uint64, "float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}
@@ -109,7 +109,7 @@ def with_infinities(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
 def with_outliers(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
     """Return a copy of the values with a few large ones in random places, with the signs found there.
 
-    The large ones weigh as much as all others in a sum of squares, if the greatest allowed magnitude permits that.
+    At their largest they weigh as much as all others in a sum of squares, if the greatest magnitude permits that.
     They differ, so that a sample of the elements rarely has its share of them.
     """
     flat = value.flatten().clone()

@@ -44,7 +44,7 @@ MAX_SECONDS = 0.001  # expected for all references of a subgraph (outputs in flo
 EXPECTED_CALLS = 16  # that are verified after the probe
 NULL_CALLS = 2  # that null answers are tried on
 OVERWRITTEN_CALLS = 3  # after each round, for each candidate. The allocator may use other memory in the next round
-LATE_SHARE = 1 / 3  # drawn rounds, on average, in so many rounds beyond the first ones as each pair has first ones
+LATE_SHARE = 1 / 3  # drawn rounds, on average, in a stretch of later rounds that is as long as the first one
 OVERWRITTEN_SHARE = 0.8  # of the verified calls have an output where a line was overwritten after the round before
 
 
@@ -191,7 +191,7 @@ class Checker:
         self._pairs_left = self._rng.randint(1, FEWEST_PAIRS)
 
     def after_round(self, runners: Mapping[str, Runner], batch: Batch, calls: int, before: int) -> None:
-        """Verify one call of the round just finished, or none, by chance. Most have an output at an overwritten line.
+        """Verify one call of the round just finished, or none, by chance. Most such calls wrote to overwritten lines.
 
         Each pair has one at least, whatever it costs (:class:`DrawnRounds`). In one of the first pairs, the first one
         has a reference. ``before`` is the number of earlier rounds of the same pair. Raises ArmFailed.
