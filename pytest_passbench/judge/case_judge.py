@@ -56,7 +56,7 @@ class _Attempt:
 
 
 class CaseJudge:
-    """The judge of one case at a time. It keeps what earlier cases tell for later ones.
+    """The judge of one case at a time. It keeps results of earlier cases that later ones need.
 
     ``budget`` divides the run's time among the cases. ``noise`` is the machine's, from eager against eager.
     ``baselines`` are the results of baselines that are measured once for all candidates.
@@ -221,7 +221,7 @@ class CaseJudge:
             orders[REFERENCE] = replace(orders[CANDIDATE], passes=read[1])
 
     def _complete_reference(self, record: Record) -> None:
-        """Complete what a record says of the reference; end a reader of it that gave no answer."""
+        """Complete the reference's part of a record. End the reference's reader if it gave no answer."""
         reference, against = self._equipment.reference, record.against
         if reference is None or against is None:
             return

@@ -180,7 +180,7 @@ class Equipment:
         torch.set_num_threads(1)  # the judge has one core to itself, the arms have the others
 
     def begin(self) -> None:
-        """Begin a new run: forget what candidates' readers said, and keep their sandboxes."""
+        """Begin a new run: forget what candidates' readers have answered, and keep their sandboxes."""
         self.readers.begin()
         if self.reference is not None:
             self.reference.readers.begin()

@@ -167,7 +167,7 @@ class Writer:
             self.result(name).speed = speed
 
     def answers(self, checker: Checker, templates: Mapping[str, Template]) -> None:
-        """Write how right the answers of all arms were. ``templates`` are those of the arms that are left."""
+        """Write how correct all arms' answers were. ``templates`` are those of the arms that did not drop out."""
         record = self._record
         record.null_from, record.dtypes = checker.null_from, checker.dtypes
         record.eager_error64 = checker.eager_errors
@@ -247,7 +247,7 @@ class Baselines:
         self._results = {key: replace(measured, candidate="") for key, measured in self._results.items()}
 
     def beside_others(self, case: Case) -> BaselineResults:
-        """Return a copy of what was measured beside another candidate; without arms if nothing was."""
+        """Return a copy of the results that were measured beside another candidate; empty if there are none."""
         measured = self._results.get(_key(case)) if self._results else None
         return (
             BaselineResults() if measured is None or measured.candidate == case.candidate.name else deepcopy(measured)

@@ -85,7 +85,7 @@ class Session:
         self.equipment.arms()
 
     def _choose_arms(self) -> None:
-        """Decide whether eager has a twin. For one subgraph alone, it would cost more than it tells."""
+        """Decide whether eager has a twin. For one subgraph alone, a twin costs more time than it is worth."""
         lasting = self.equipment.programs.enabled or self.case_judge.budget.expected > 1
         self.equipment.twin = self.thorough and lasting
 

@@ -53,7 +53,7 @@ class Trial:
     ``planners`` answer requests about the passes of the arms that have any. ``earlier`` is a measurement to continue.
     Without ``stopping`` nothing is timed: the probe's calls are verified, and that is all.
     A ``last`` attempt takes the crash of a baseline for the baseline's own. ``built`` are eager's programs of an
-    earlier case on the subgraph. If there are none and the trial ``keeps`` its own, these take their place.
+    earlier case on the subgraph. If there are none and the trial ``keeps`` its own, ``built`` is set to its own.
 
     After :meth:`judge`, ``measured`` is the measurement, if there was one. ``unsettled`` is then True if a further
     measurement is worth its time: noise left the verdict open, or the candidate differs from its reference and no

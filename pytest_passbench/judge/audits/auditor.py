@@ -51,7 +51,7 @@ class Auditor:
         return any(finding.severity == "violation" for finding in self.findings)
 
     def built(self, record: Record) -> None:
-        """Look at how the candidate's program was built, and for processes that were left behind."""
+        """Check how the candidate's program was built, and look for processes that were left behind."""
         self._operators = len(record.operators)
         if self._settings.policy != "open":
             computed = {name for item in record.passes for name in item.computed} - ALLOWED

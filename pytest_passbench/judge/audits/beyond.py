@@ -73,7 +73,7 @@ class Beyond:
     """The calls on inputs outside the recorded range. Their results are added to ``standing``.
 
     Blocks have ``calls`` calls, as the timed ones. The calls in question are at drawn places among ordinary ones. So
-    nobody can tell them by the place of their inputs.
+    no kernel can recognise them by the place of their inputs.
     """
 
     bench: Bench

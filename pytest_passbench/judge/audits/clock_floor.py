@@ -48,8 +48,8 @@ FEW_BLOCKS, CLEAR = 4, 1.2
 MARGIN = 0.05
 #: It may also seem faster by half its estimate's half width, up to half of this one (log): few noisy pairs are vague.
 MAX_HALF_WIDTH = 0.1
-#: The most that a call and each operator in it cost beside kernels, in seconds, by what makes the calls. That is all
-#: that a kernel could save. The cost of guards is in the last one, and that of a busy machine in all.
+#: The most that a call and each operator in it cost without kernels, in seconds, on a busy machine: if the engine
+#: makes the calls, if Python does, and if Python also checks guards. A kernel could save no more than that.
 ENGINE_COSTS, DIRECT_COSTS, GUARDED_COSTS = (0.5e-6, 0.1e-6), (20e-6, 4e-6), (100e-6, 10e-6)
 #: By this factor a block may seem shorter than the floor and the kernels' time together.
 MAX_GAIN = 1.12
