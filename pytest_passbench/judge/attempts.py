@@ -35,7 +35,7 @@ from pytest_passbench.judge.trial import Trial
 from pytest_passbench.protocol import Order
 
 PAIRS, ROUNDS, CALLS = 2, 4, 4
-SPARE_FILES = 48  # for a candidate: compilers' pipes, compiled kernels on their way, the reference's template
+SPARE_FILES = 48  # that a candidate may need and eager does not: compilers' pipes, kernels, the reference's template
 #: A function that judges a case, given True if it is the last attempt. Raises ArmFailure or one of FAULTS.
 Judging = Callable[[bool], tuple[Record, Trial | None]]
 
@@ -68,7 +68,7 @@ def run_eager(order: Order, arms: Mapping[str, Arm], bench: Bench) -> None:
 
 @contextlib.contextmanager
 def _spare_files() -> Iterator[None]:
-    """Keep files open within this context, since eager needs fewer of the judge's than an honest candidate may."""
+    """Keep files open within this context, since an honest candidate may need :data:`SPARE_FILES` more than eager."""
     with contextlib.ExitStack() as stack:
         for _ in range(SPARE_FILES):
             stack.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -76,7 +76,7 @@ def _spare_files() -> Iterator[None]:
 
 
 def _call(templates: Mapping[str, Template], bench: Bench, device: str) -> None:
-    """Run blocks of all arms as a measurement does. Nothing of them is verified."""
+    """Run blocks of all arms as a measurement does, and verify no output."""
     clock = clock_of(device)(templates, templates[EAGER].effects, bench, lambda *_round: None)
     clock.calls = min(CALLS, bench.layout.slots)
     try:
@@ -94,15 +94,15 @@ class Attempts:
 
     def __init__(self, equipment: Equipment) -> None:
         self._equipment = equipment
-        self._broken = False  # the last subgraph could not be judged: the witness goes first
+        self._broken = False  # True if eager failed in the candidate's place: the next case begins with that test
 
     def judge(self, case: Case, judging: Judging) -> tuple[Record, Trial | None]:
         """Return the result of judging a case, or that of a second attempt if a fault ended the first.
 
-        A fault is the harness's only if it also comes with eager in the candidate's place. A candidate that could
-        bring it about must gain nothing by it, so one that comes with the candidate alone is the candidate's crash.
-        The loss of a process of the judge's own, which no candidate can bring about, needs no such witness.
-        An attempt after a fault has new sandboxes; after a loss, only the lost one is new.
+        A fault is the harness's only if it also comes with eager in the candidate's place. One that comes with the
+        candidate alone is the candidate's crash, so a candidate that causes a fault gains nothing by it. No candidate
+        can cause the loss of one of the judge's own processes, so eager is not run after a loss.
+        An attempt after a fault has new sandboxes; after a loss, only the lost sandbox is new.
         """
         fault_text = self._witness(case) if self._broken else ""
         self._broken = bool(fault_text)
@@ -129,8 +129,8 @@ class Attempts:
     def _read_alone(self, case: Case, judging: Judging, last: bool) -> tuple[Record, Trial | None]:
         """Return the result of judging a case.
 
-        If reading the passes crashes or takes too long in a sandbox that another candidate used, it is judged again
-        in a new one.
+        If reading the passes crashes or takes too long in a sandbox that another candidate used, the case is judged
+        again in a new sandbox.
         """
         record, trial = _attempt(case, judging, last)
         arm, readers = record.arm, self._equipment.readers
@@ -142,7 +142,7 @@ class Attempts:
     def _witness(self, case: Case) -> str:
         """Run eager in the candidate's place too, in new sandboxes. Return the fault that comes, or an empty string.
 
-        No code of the candidate runs. So the sandboxes serve the next attempt.
+        The next attempt uses these sandboxes too, since no code of the candidate has run in them.
         """
         equipment, settings = self._equipment, self._equipment.settings
         try:

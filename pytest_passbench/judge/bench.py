@@ -1,7 +1,7 @@
 """The objects that a case's clock, verification and audits have in common: its inputs, its cores, its time.
 
-Two accounts are kept of time. The deadline is the candidate's own time (``passbench_timeout``). The stopwatch has all
-seconds by phase, disjoint and complete. They lie below the arms, whose answers may take what the deadline leaves.
+Time is counted twice. The deadline limits the candidate's own time (``passbench_timeout``). The stopwatch has all
+seconds by phase, disjoint and complete. This module imports no arm: the arms limit their answers by the deadline.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SAFETY = 1.5
 
 
 class _Context:
-    """A context of two calls. It takes less than half of the time of a generator, a dozen times in each round."""
+    """A context of two functions, entered a dozen times a round. A generator's context would take twice the time."""
 
     __slots__ = ("_begin", "_end")
 
@@ -39,7 +39,7 @@ class _Context:
 class Deadline:
     """The end of a case's time: ``limit`` seconds after its start, and later by all time that is not the candidate's.
 
-    The clock runs unless it is :meth:`paused`. So a wait that nobody thought of counts.
+    The clock runs unless it is :meth:`paused`. So a wait that the judge does not expect counts.
     """
 
     def __init__(self, limit: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -72,10 +72,10 @@ class Deadline:
 
 
 class Pace:
-    """The question whether there is time for another step, and for what comes after the last one.
+    """The decision whether there is time for another step, and for the work after the last one.
 
     Call it before each step. A step is expected to take no longer than :data:`SAFETY` times the longest so far.
-    ``reserve`` are the seconds for what comes after.
+    ``reserve`` are the seconds for the work after the last step.
     """
 
     def __init__(self, deadline: Deadline, reserve: float) -> None:
@@ -120,7 +120,7 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class Bench:
-    """A subgraph's inputs and their pages, its arms' cores, its secret draws, and the account of its time.
+    """A subgraph's inputs and their pages, its arms' cores, its secret draws, and the counts of its time.
 
     ``locks`` are the names of the machine-wide locks that it is timed under. ``tolerance`` is the t at which outputs
     must agree. ``content`` is a hash of the subgraph and its inputs. ``null_by_omission`` says by ``content`` whether

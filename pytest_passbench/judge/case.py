@@ -23,7 +23,7 @@ class Case:
     """A subgraph of a task to be judged for a candidate in a pipeline.
 
     ``seed`` is the run's secret. ``turn`` is how often the case was judged before in the run. ``hashed`` is the
-    task's hash, if it is known.
+    task's hash, or empty if it is still to be computed.
     """
 
     task: Task
@@ -36,7 +36,7 @@ class Case:
 
     @property
     def passes(self) -> PassDir:
-        """The pass directory that answers for the task. Asked only of a case without a :attr:`fault`."""
+        """The candidate's pass directory for the task. Use it only for a case without a :attr:`fault`."""
         passes = self.candidate.passes_for(self.task.id)
         assert passes is not None
         return passes
@@ -53,8 +53,9 @@ class Case:
     @property
     def operators(self) -> int:
         """At least the number of operators that the subgraph's graph calls, views and items included."""
+        operators = ast.Call | ast.operator | ast.unaryop | ast.cmpop | ast.Subscript
         nodes = ast.walk(ast.parse(self.task.graphs[self.subgraph.graph]))
-        return sum(isinstance(node, ast.Call | ast.operator | ast.unaryop | ast.cmpop | ast.Subscript) for node in nodes)
+        return sum(isinstance(node, operators) for node in nodes)
 
     def record(self) -> Record:
         """Return a new record of the case, with nothing judged."""
@@ -72,7 +73,7 @@ class Case:
         return Secret(self.seed, self.task.id, self.subgraph.id, self.candidate.name, attempt, *turn)
 
     def orders(self, settings: Settings, arms: Iterable[str], passes: tuple[dict[str, Any], ...]) -> dict[str, Order]:
-        """Return the program of each arm: the subgraph's source text, and the candidate's with its ``passes``."""
+        """Return the order for each arm's program: the subgraph's source, for the candidate with its ``passes``."""
         source, origin = self.task.graphs[self.subgraph.graph], f"{self.task.path.name}:{self.subgraph.graph}"
         orders = {name: Order(name, source, origin, settings.device) for name in arms}
         if TWIN in orders:
@@ -97,7 +98,7 @@ def smallest_first(task: Task) -> tuple[Subgraph, ...]:
 
 
 def misplacement(passes: PassDir, pipeline: str) -> str:
-    """Return why passes of TorchInductor's form cannot be judged here; empty if there are none, or if they can."""
+    """Return why a directory's TorchInductor passes cannot be judged in ``pipeline``. Empty if nothing is wrong."""
     if "inductor" not in passes.kinds:
         return ""
     if len(passes.kinds) > 1:

@@ -56,9 +56,9 @@ class _Attempt:
 
 
 class CaseJudge:
-    """The judge of one case at a time. It keeps what earlier cases tell for later ones.
+    """The judge of one case at a time. It keeps results of earlier cases that later ones need.
 
-    ``budget`` divides the run's time among the cases. ``noise`` is what eager against eager showed of the machine.
+    ``budget`` divides the run's time among the cases. ``noise`` is the machine's, from eager against eager.
     ``baselines`` are the results of baselines that are measured once for all candidates.
     """
 
@@ -110,13 +110,13 @@ class CaseJudge:
         return None
 
     def _read(self, attempt: _Attempt) -> ArmResult | None:
-        """Have the candidate's passes read. Return what speaks against running them, if anything does."""
+        """Have the candidate's passes read. Return the result of a candidate that cannot be run; None if it can."""
         case, equipment = attempt.case, self._equipment
         with attempt.phases("start"), attempt.deadline.paused():
             reading = equipment.readers.arm()
             reading.deadline = attempt.deadline
             others = [equipment.reference.readers.arm()] if equipment.reference is not None else []
-            equipment.arms()  # they start beside it
+            equipment.arms()  # these start in the background
             for starting in (reading, *others):
                 starting.ready()
         with attempt.phases("read"):
@@ -204,7 +204,7 @@ class CaseJudge:
         return case.orders(self._settings, arms, passes)
 
     def _add_reference(self, attempt: _Attempt, planners: dict[str, Planner], orders: dict[str, Order]) -> None:
-        """Add the reference's planner and program, if there is one, or write what speaks against running it."""
+        """Add the reference's planner and program, if there is one, or write into the record why it is not run."""
         reference, against = self._equipment.reference, attempt.record.against
         if reference is None or against is None:
             return
@@ -221,7 +221,7 @@ class CaseJudge:
             orders[REFERENCE] = replace(orders[CANDIDATE], passes=read[1])
 
     def _complete_reference(self, record: Record) -> None:
-        """Complete what a record says of the reference; end a reader of it that gave no answer."""
+        """Complete the reference's part of a record. End the reference's reader if it gave no answer."""
         reference, against = self._equipment.reference, record.against
         if reference is None or against is None:
             return
@@ -244,7 +244,7 @@ class CaseJudge:
 def _read(
     readers: CandidateReaders, case: Case, last: bool = False
 ) -> tuple[Planner, tuple[dict[str, Any], ...]] | ArmResult:
-    """Return the planner and the passes of a case's candidate, or what speaks against running them.
+    """Return the planner and the passes of a case's candidate, or its result if it cannot be run.
 
     Raises HarnessFault for a failure that may be the machine's; in the ``last`` attempt it is the candidate's.
     """

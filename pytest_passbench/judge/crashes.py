@@ -1,7 +1,7 @@
 """The launch in which a candidate's kernel ended a measured process, and its likely cause, in words.
 
-A template traces the calls again, and a page tells of the launch and of what it touched. A kernel could have written
-that page, so it is read as numbers that name parts of the judge's own copy of the plan. No verdict depends on it.
+A template traces the calls again. A shared page describes the launch and the memory that it touched. A kernel could
+have written that page, so its numbers only select parts of the judge's own copy of the plan. No verdict uses it.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from pytest_passbench.protocol import (
 )
 
 MAX_SANITIZED = 2  # plans of a program whose kernels are run with sanitizers
-MAX_ARGUMENTS = 16  # of a launch that are told
-_KERNEL_CODE = 0x80  # of a signal that is not about an address: it is no address, or not aligned
-_NULL_PAGE = 1 << 16  # addresses below this are a null pointer and an index
+MAX_ARGUMENTS = 16  # of a launch that are listed
+_KERNEL_CODE = 0x80  # SI_KERNEL: the signal states no address, since it cannot exist or is not aligned
+_NULL_PAGE = 1 << 16  # an address below this is a null pointer plus an index
 _ACCESS = {1: "reads", 2: "writes"}
 _CAUSES: dict[int, str] = {
     signal.SIGFPE: "divides an integer by zero?",
     signal.SIGILL: "uses an instruction that this processor lacks, or ran into __builtin_trap?",
     signal.SIGABRT: "calls abort, throws an exception, or has spoilt the memory of malloc?",
 }
-_reports: dict[str, str] = {}  # of sanitizers, on each plan that has crashed: most of a run's crash in the same line
+_reports: dict[str, str] = {}  # of sanitizers, by plan, so that no plan is run with sanitizers twice
 
 
 def explained(failure: ArmFailure, template: Template, calls: int) -> ArmFailure:
-    """Return a crash with the launch in which it comes, if traced calls on the inputs of ``calls`` calls show it."""
+    """Return a crash with the launch that caused it, or with the passes if ``calls`` traced calls show no launch."""
     plans = _with_launches(template)
     if is_fault(failure) or template.arm.settings.on_device or not plans:
         return failure
@@ -81,7 +81,7 @@ def _first_report(plan: Mapping[str, Any], walls: Walls, folder: Path, name: str
 
 
 def crash_site(page: bytes, planned: Sequence[tuple[str, Mapping[str, Any]]]) -> str | None:
-    """Return the launch that a page tells of, with the likely cause and a line for each argument, in words.
+    """Return the launch that a page describes, with the likely cause and a line for each argument, in words.
 
     Return None if no launch ended its process, or if the page names none.
     """
@@ -158,7 +158,7 @@ def _cause(head: TraceHead, rows: Sequence[TraceRow]) -> str:
 
 
 def _beyond(access: str, row: TraceRow, distance: int) -> str:
-    """Return that a kernel goes ``distance`` bytes behind a memory's end or, if that is below 0, before its start."""
+    """Return in words an access ``distance`` bytes past the end of memory; before its start if that is negative."""
     which = f"{TRACE_SOURCES[row.source][0]}{row.number}" if 0 <= row.source < len(TRACE_SOURCES) else "an argument"
     side = "past the end" if distance > 0 else "before the start"
     return f"{access} {side} of {which}? (at least {counted(abs(distance), 'byte')} beyond it)"

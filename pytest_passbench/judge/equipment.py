@@ -40,8 +40,8 @@ from pytest_passbench.judge.planning.candidate_readers import CandidateReaders
 from pytest_passbench.protocol import BASELINE, READ
 from pytest_passbench.suite.limits import machine_bytes
 
-MAX_PROGRAMS = 32  # subgraphs. Each has up to two processes and five open files
-MAX_PAGES_BYTES = 1 << 30  # of the input pages of all of them
+MAX_PROGRAMS = 32  # subgraphs whose programs are kept. Each has up to two processes and five open files
+MAX_PAGES_BYTES = 1 << 30  # of the input pages of all kept programs
 
 
 class Sandboxes:
@@ -95,7 +95,7 @@ class Built:
 
 @dataclass
 class Programs:
-    """The kept programs of a judge, by the content of the subgraph. Those used longest ago go first.
+    """The kept programs of a judge, by the content of the subgraph. The least recently used are ended first.
 
     ``enabled`` is False for a judge that keeps none.
     """
@@ -112,7 +112,7 @@ class Programs:
         if not all(template.lasts and template.arm is arm for template in built.templates.values()):
             built.end()
             return None
-        self._built[key] = built  # the latest
+        self._built[key] = built  # now the most recently used
         return built
 
     def keep(self, case: Case, built: Built) -> None:
@@ -133,7 +133,7 @@ class Programs:
 
 
 def _key(case: Case) -> str:
-    """Return a hash of all that eager's programs and their input pages are made of."""
+    """Return a hash of everything that eager's programs and their input pages depend on."""
     subgraph, task = case.subgraph, case.task
     parts = task.graphs[subgraph.graph], task.path.name, subgraph.graph, subgraph.dtype, subgraph.inputs
     return hashlib.sha256(repr(parts).encode()).hexdigest()
@@ -141,7 +141,7 @@ def _key(case: Case) -> str:
 
 @dataclass(frozen=True)
 class ReferenceCandidate:
-    """The candidate that all others are held against (``--passbench-against``).
+    """The candidate that all others are compared with (``--passbench-against``).
 
     It has readers of its own: neither it nor another candidate sees the other's files.
     """
@@ -153,7 +153,7 @@ class ReferenceCandidate:
 class Equipment:
     """The equipment of a judge from its start to its end, run after run.
 
-    ``reference`` is the candidate that all others are held against, if there is one. If ``twin`` is set, a second
+    ``reference`` is the candidate that all others are compared with, if there is one. If ``twin`` is set, a second
     eager is among the arms.
     """
 
@@ -180,7 +180,7 @@ class Equipment:
         torch.set_num_threads(1)  # the judge has one core to itself, the arms have the others
 
     def begin(self) -> None:
-        """Begin a new run: forget what candidates' readers said, and keep their sandboxes."""
+        """Begin a new run: forget what candidates' readers have answered, and keep their sandboxes."""
         self.readers.begin()
         if self.reference is not None:
             self.reference.readers.begin()

@@ -1,7 +1,7 @@
 """The graphs of tasks that a candidate's passes match, without ``torch.compile``. No kernel is compiled or run.
 
-Two processes in a sandbox match the graphs in turn, with inputs of zeros. The results are kept on disk by the
-contents of the task and the candidate, and by the versions of this package and of torch.
+Two processes in a sandbox match the graphs in turn, with inputs of zeros. The results are stored on disk. Their key
+is made of the contents of the task and the candidate, and of the versions of this package and of torch.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from pytest_passbench.suite.find import TaskRef
 from pytest_passbench.suite.limits import check_memory
 
 PROCESSES = 2
-MAX_REGION_REQUESTS = 256  # by one graph
+MAX_REGION_REQUESTS = 256  # for one graph
 
 
 @dataclass(frozen=True)
 class GraphMatch:
-    """A graph of a task, which ``subgraphs`` of its subgraphs have, with the first pass that matches it.
+    """A graph of a task, the number of ``subgraphs`` that have it, and the name of the first pass that matches it.
 
-    If none does, ``name`` is empty, and ``miss`` says what was in the way of the nearest one.
+    If no pass matches, ``name`` is empty, and ``miss`` says what kept the nearest pass from matching.
     """
 
     graph: str
@@ -52,13 +52,13 @@ class GraphMatch:
 
 
 class Matcher:
-    """A process in a candidate's sandbox that matches passes, as data. ``regions`` asks a region pass."""
+    """A process in a candidate's sandbox that matches passes, as data. ``regions`` asks a region pass for regions."""
 
     def __init__(
         self, arm: Arm, passes: tuple[dict[str, Any], ...], regions: Callable[[str, str], list[list[str]]]
     ) -> None:
         """Have the process forked. Raises ArmFailure."""
-        #: True if it works on a graph whose answer was not awaited, and if it is of no further use.
+        #: ``busy``: it works on a graph, and nobody has read the answer yet. ``lost``: it is of no further use.
         self.busy = self.lost = False
         self._arm, self._regions = arm, regions
         order = {"op": "matcher", "passes": list(passes), "device": arm.settings.device}
@@ -74,7 +74,7 @@ class Matcher:
         self.busy = True
 
     def end(self) -> tuple[str, str]:
-        """Return the name of the first pass that matches the graph, and, if none does, what was in the way.
+        """Return the name of the first pass that matches the graph, and, if none does, what kept them from it.
 
         Raises ArmFailure if a pass is at fault, or if the process gives no answer and so is lost.
         """
@@ -124,7 +124,7 @@ class Matcher:
 
 
 class Matching:
-    """The matches of candidates with tasks, those of one pass directory at a time.
+    """The matches of candidates' passes with tasks' graphs. Those of one pass directory at a time are in memory.
 
     ``arm`` returns the candidate's sandbox. It is called only for a graph without a stored result.
     """
@@ -133,14 +133,14 @@ class Matching:
         self._identity, self._readers, self._arm = (policy, device), readers, arm
         self._store = ContentStore(cache_folder())
         self._key, self._stored = "", b"{}"
-        #: By content hash: the number of a task's graphs, and the matches of the first ones.
+        #: By a task's content hash: the number of its graphs, and the matches of those that were tried so far.
         self._tasks = dict[str, tuple[int, list[GraphMatch]]]()
         self._matchers: list[Matcher] = []
 
     def of(self, ref: TaskRef, candidate: Candidate) -> Iterator[GraphMatch]:
         """Yield each graph of the task, the smallest first, with the first pass that matches it.
 
-        Raises UserError for a broken task, ArmFailure if a mistake in the candidate leaves that open.
+        Raises UserError for a broken task, ArmFailure if a mistake in the candidate prevents an answer.
         """
         passes = candidate.passes_for(ref.id)
         if passes is None:
@@ -167,7 +167,7 @@ class Matching:
     def _matched(
         self, task: Task, subgraphs: Sequence[Subgraph], candidate: Candidate, passes: PassDir
     ) -> Generator[tuple[str, str], None, None]:
-        """Yield what :meth:`Matcher.end` returns for each subgraph. Processes work while one's answer is awaited."""
+        """Yield the result of :meth:`Matcher.end` for each subgraph. While one process is waited for, others work."""
         begun = 0
         try:
             self._start(candidate, passes)
@@ -220,6 +220,6 @@ class Matching:
 
     def _end(self) -> None:
         if self._matchers:
-            self._readers.forget()  # a pass that was asked there may have left something behind
+            self._readers.forget()  # a region pass was run in the reader itself, and may have left state there
         while self._matchers:
             self._matchers.pop().close()

@@ -1,8 +1,8 @@
-"""Further sizes of a subgraph: drawn from the run's secret once it was judged, for correctness, and one for speed.
+"""Further sizes of a judged subgraph, drawn from the run's secret: all test correctness, and one also tests speed.
 
-The suite's shapes are public, and launch plans are recorded for each shape, so a candidate may be a table by shape.
-It has no entry for a size that nobody chose. What happens there is no violation, and changes neither the status of
-the subgraph nor a score.
+The suite's shapes are public, and launch plans are recorded for each shape, so a candidate may be a table of plans by
+shape. Such a table has no entry for a size that nobody chose. A failure at a further size is no violation. It changes
+neither the status of the subgraph nor a score.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pytest_passbench.timing.looks import ENOUGH_PAIRS, ONE_LOOK, Stopping
 
 
 class FurtherSizes:
-    """The judge of further sizes. A fault there has the ``attempts`` that it has at a subgraph's own size."""
+    """The judge of further sizes. After a fault, ``attempts`` judges again, as at a subgraph's own size."""
 
     def __init__(self, equipment: Equipment, attempts: Attempts) -> None:
         self._equipment, self._settings, self._attempts = equipment, equipment.settings, attempts
@@ -38,10 +38,10 @@ class FurtherSizes:
     def judge(self, case: Case, record: Record, noise: Noise, name: str = "held out") -> None:
         """Write the candidate's results at further sizes into the record of a case, if the candidate is right.
 
-        The inputs there are drawn from the part of the run's secret of this ``name``; the sizes are always the same.
-        The first one at which the candidate is right is measured, in few pairs, if the subgraph itself was.
+        The inputs are drawn from the run's secret and ``name``. The sizes do not depend on ``name``.
+        The first size at which the candidate is right is measured, in few pairs, if the subgraph itself was.
         ``noise`` is the machine's. A size at which eager fails, or a null answer passes, is drawn anew, a few times.
-        So there may be fewer than the settings say; none if the subgraph has no map of sizes.
+        So there may be fewer results than the settings ask for, and none if the subgraph has no map of sizes.
         """
         settings = self._settings
         scored = replace(record, tolerance=settings.tolerance, criterion=settings.criterion)
@@ -72,7 +72,7 @@ class FurtherSizes:
     def _result(self, case: Case, point: Point, name: str, stopping: Stopping | None) -> FurtherSize:
         """Return the candidate's result at one size, without a speed if it is not right there.
 
-        That eager fails, or that a null answer passes, is the task's fault: nobody gains by it, and nobody is blamed.
+        If eager fails or a null answer passes, the task is at fault. That neither helps nor harms the candidate.
         """
         batch, size = point
         try:

@@ -28,7 +28,7 @@ class NoLibrary(Exception):
 
 @contextlib.contextmanager
 def compiled(main: Path) -> Iterator[Path]:
-    """Give the library of the C++ file ``main`` within this context: from the cache, if it is there.
+    """Yield the path of the library of the C++ file ``main``, from the cache if it is there.
 
     Headers in the same folder belong to the source. Raises NoLibrary.
     """
@@ -54,7 +54,7 @@ def _key(compiler: str, sources: Path) -> str:
 
 
 def _private_folder() -> Path | None:
-    """Return the user's cache folder, which is made if need be. Return None if others can read or write it.
+    """Return the user's cache folder, which is made if need be; None if that fails, or if others have any access.
 
     Files in it are loaded into the judge, so nobody else may write there.
     """
@@ -71,7 +71,7 @@ def _private_folder() -> Path | None:
 
 
 def _build(compiler: str, main: Path, target: Path) -> None:
-    """Compile to a temporary folder and rename it to ``target``, as two processes may at once. Raises NoLibrary."""
+    """Compile in a temporary folder, then rename to ``target``, since two processes may do so. Raises NoLibrary."""
     try:
         with Scratch(target.parent) as scratch:
             built = scratch / target.name

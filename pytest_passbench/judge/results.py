@@ -33,12 +33,12 @@ from pytest_passbench.timing.measurement import Arms, MeasuredRatio
 
 MAX_LEFT = 50  # reasons why regions were left to eager, of one pass
 _EMPTY: list[str] = []  # one for all reports, of which a run keeps tens of thousands
-#: Endings that may be the machine's. A later candidate's measurement tries anew.
+#: Statuses of a baseline that may be the machine's fault. The next candidate's case measures the baseline again.
 TRANSIENT = ("crash", "timeout")
 
 
 def speed_of(measured: Arms, name: str, result: MeasuredRatio) -> Speed:
-    """Return a ratio as stored in the record; ``name`` is an arm for its speed-up over eager."""
+    """Return a ratio as the record stores it. ``name`` is an arm (its speed-up over eager), or AGAINST."""
     estimate, (first, second) = result.estimate, measured.sides(name)
     return Speed(
         ratio=estimate.ratio,
@@ -97,7 +97,7 @@ def _report(*fields: Any) -> PassReport:
 
 
 class Writer:
-    """The writer of a case's record. It decides what an arm's failure says, and of whom.
+    """The writer of a case's record. It decides to which result an arm's failure goes.
 
     ``culprits`` are the passes that the candidate's failures name.
     """
@@ -105,7 +105,7 @@ class Writer:
     def __init__(self, record: Record, planners: Mapping[str, Planner], auditor: Auditor, last: bool) -> None:
         self._record, self._planners, self._auditor, self._last = record, planners, auditor, last
         self.culprits: frozenset[str] = frozenset()
-        self._twin = ArmResult()  # a record has none of a second eager
+        self._twin = ArmResult()  # a record has no result of a second eager
         self._read_output = ""
 
     def result(self, arm: str) -> ArmResult:
@@ -119,7 +119,7 @@ class Writer:
         return self._record.baselines.setdefault(arm, ArmResult())
 
     def failed(self, arm: str, failure: ArmFailure, template: Template | None = None) -> None:
-        """Write a failure into the record: eager's is the subgraph's own, others are the arm's.
+        """Write a failure into the record. Eager's failure is the subgraph's, any other is the arm's.
 
         Raises HarnessFault for a failure that may be the machine's: that of eager's process, and in a first attempt
         that of a baseline's.
@@ -167,7 +167,7 @@ class Writer:
             self.result(name).speed = speed
 
     def answers(self, checker: Checker, templates: Mapping[str, Template]) -> None:
-        """Write how right the answers of all arms were. ``templates`` are those of the arms that are left."""
+        """Write how correct all arms' answers were. ``templates`` are those of the arms that did not drop out."""
         record = self._record
         record.null_from, record.dtypes = checker.null_from, checker.dtypes
         record.eager_error64 = checker.eager_errors
@@ -193,7 +193,7 @@ def _mark(result: ArmResult, status: str, phase: str, message: str) -> None:
 
 
 def keep_earlier(record: Record, earlier: Record) -> None:
-    """Let stand in a record what an earlier measurement of the same subgraph tells, and add its time."""
+    """Merge an ``earlier`` record of the same subgraph, and its time, into ``record``. The worse result counts."""
     pairs = [(record.arm, earlier.arm)]
     if record.against is not None and earlier.against is not None:
         pairs.append((record.against.arm, earlier.against.arm))
@@ -205,7 +205,7 @@ def keep_earlier(record: Record, earlier: Record) -> None:
         arm.mean_ratio64 = worst(arm.mean_ratio64, before.mean_ratio64)
         arm.worst = arm.worst or before.worst
         arm.rounding = arm.rounding or before.rounding
-        arm.output = arm.output or before.output  # what passes print is printed when they are read, once
+        arm.output = arm.output or before.output  # passes print when they are read, which happens only once
     record.left_out = list(earlier.left_out)
     record.null_from = max(record.null_from, earlier.null_from)
     record.null_accurate = record.null_accurate and earlier.null_accurate
@@ -215,7 +215,7 @@ def keep_earlier(record: Record, earlier: Record) -> None:
 
 @dataclass(frozen=True)
 class BaselineResults:
-    """The results of the baselines beside a candidate, with what eager showed then."""
+    """The results of the baselines beside a candidate, with the dtypes and ``null_from`` of eager's outputs."""
 
     candidate: str = ""
     arms: dict[str, ArmResult] = field(default_factory=dict)
@@ -243,11 +243,11 @@ class Baselines:
             self._results[key] = deepcopy(BaselineResults(record.candidate, arms, record.dtypes, record.null_from))
 
     def of_others(self) -> None:
-        """Take all that is known for results of earlier runs' candidates, whatever those were called."""
+        """Treat all results as those of other candidates, even if a candidate of the next run has the same name."""
         self._results = {key: replace(measured, candidate="") for key, measured in self._results.items()}
 
     def beside_others(self, case: Case) -> BaselineResults:
-        """Return a copy of what was measured beside another candidate; without arms if nothing was."""
+        """Return a copy of the results that were measured beside another candidate; empty if there are none."""
         measured = self._results.get(_key(case)) if self._results else None
         return (
             BaselineResults() if measured is None or measured.candidate == case.candidate.name else deepcopy(measured)
@@ -255,7 +255,7 @@ class Baselines:
 
 
 def _key(case: Case) -> str:
-    """Return the hash of the subgraph alone: a resumed run judges tasks of which some subgraphs are left out."""
+    """Return a hash of the task with this subgraph alone: a resumed run leaves out some subgraphs of a task."""
     return task_hash(replace(case.task, subgraphs=(case.subgraph,)))
 
 

@@ -31,7 +31,7 @@ _REMEDIES = "in C++ v = pb::round<T>(v), in Triton v = v.to(x.dtype).to(tl.float
 
 
 def explained(order: Order, arm: Arm, bench: Bench, miss: WrongCall) -> str:
-    """Return which operator's rounding an answer leaves out, and how to round; "" if no such one explains the answer.
+    """Return which operator's rounding an answer leaves out, and how to round; "" if no operator's explains it.
 
     ``order`` is eager's, and ``arm`` its sandbox.
     """
@@ -54,7 +54,7 @@ def explained(order: Order, arm: Arm, bench: Bench, miss: WrongCall) -> str:
         finally:
             template.leave()
     except (ArmFailed, ArmFailure, ValueError):
-        return ""  # the graph has no variants: it stays with the worst element
+        return ""  # the graph has no variants, so the record has only the worst element
     finally:
         pages.close()
     numbers = [] if output.value is None or output.value.dtype is not torch.int64 else output.value.tolist()

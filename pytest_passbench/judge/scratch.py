@@ -1,4 +1,4 @@
-"""Temporary folders of a judge, and sealed memory, by which compiled code gets into sandboxes.
+"""Temporary folders of a judge, and sealed memory, through which compiled code gets into sandboxes.
 
 A judge that is killed leaves its folders behind: the next one removes them. Each folder is locked by its judge. The
 kernel drops the lock when the judge ends, in whatever way.
@@ -43,7 +43,7 @@ class Scratch:
 
 
 def _locked(folder: Path) -> int:
-    """Return a descriptor that holds a folder's lock. Raises OSError if another has it, or the folder is gone."""
+    """Return a descriptor that holds a folder's lock. Raises OSError if it is taken, or if the folder is gone."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

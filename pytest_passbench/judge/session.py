@@ -36,7 +36,7 @@ class Session:
     """A judge of tasks for candidates, and a context manager; its sandboxes end with it.
 
     ``expected`` is the number of subgraphs that it will be asked for, as far as its caller knows: a budget is spread
-    over them. If it is ``thorough``, the machine's noise (eager against eager) is found out on the way. If it also
+    over them. If it is ``thorough``, the machine's noise (eager against eager) is measured too. If it also
     ``repeats``, subgraphs whose verdict noise kept open are measured again.
     """
 
@@ -64,9 +64,9 @@ class Session:
         self.equipment.close()
 
     def begin(self, seed: bytes) -> None:
-        """Begin a run of its own, with a secret and a budget of its own, in the sandboxes of the run before.
+        """Begin a new run, with its own budget and with ``seed`` as its secret, in the sandboxes of the run before.
 
-        Unless it ``repeats``, subgraphs are measured in less time than in a run of its own.
+        Unless :attr:`repeats` is set, subgraphs are measured in less time.
         These stay: the sandboxes without any process of a candidate's, eager's built programs, the baselines'
         results, and what is known of the machine's noise. Whatever a candidate's code has touched is ended or
         removed. Sandboxes that are missing start in the background.
@@ -85,7 +85,7 @@ class Session:
         self.equipment.arms()
 
     def _choose_arms(self) -> None:
-        """Decide whether eager has a twin. For one subgraph alone, it would cost more than it tells."""
+        """Decide whether eager has a twin. For one subgraph alone, a twin costs more time than it is worth."""
         lasting = self.equipment.programs.enabled or self.case_judge.budget.expected > 1
         self.equipment.twin = self.thorough and lasting
 
@@ -101,7 +101,7 @@ class Session:
         return self.case_judge.noise.to_json()
 
     def touches(self, ref: TaskRef, candidate: Candidate) -> bool:
-        """Return True if a pass matches the task, or a mistake hides that. Raises UserError for a broken task."""
+        """Return True if a pass matches, or if a mistake prevents an answer. Raises UserError for a broken task."""
         try:
             return any(match.name for match in self.matches(ref, candidate))
         except ArmFailure:
@@ -110,21 +110,21 @@ class Session:
     def matches(self, ref: TaskRef, candidate: Candidate) -> Iterator[GraphMatch]:
         """Yield each graph of the task with the first pass that matches it, or with the nearest miss.
 
-        Raises UserError for a broken task, ArmFailure if a mistake in the candidate leaves that open.
+        Raises UserError for a broken task, ArmFailure if a mistake in the candidate prevents an answer.
         """
         return self._matching.of(ref, candidate)
 
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
-        """Yield a record per subgraph, as soon as it is judged. Raises UserError for a broken task, and if the
-        judge's own limits were lowered meanwhile.
+        """Yield a record per subgraph, as soon as it is judged.
 
+        Raises UserError for a broken task, and if the judge's own limits were lowered meanwhile.
         The smallest subgraph of each dtype comes first. If Triton's interpreter runs it, its record names the larger
         ones of that dtype, and they are left out.
 
         If noise kept a verdict open, or the candidate differs from a reference, programs built anew are measured at
         the end of the task. The record is then yielded once more, and the later one counts.
         """
-        self._matching.close()  # whose process would count as a stray beside the candidate's
+        self._matching.close()  # its processes would count as strays in the candidate's sandbox
         check_graphs(task)
         hashed = task_hash(task)  # for all cases, since it takes milliseconds
         cases = [self._case(task, subgraph, candidate, hashed) for subgraph in smallest_first(task)]
@@ -151,7 +151,7 @@ class Session:
         give_back()  # a task's tensors are gone, and nothing is timed now
 
     def _repeat(self, trials: Sequence[Trial]) -> Iterator[Record]:
-        """Yield a later record for each trial that programs built anew can settle, while there is time."""
+        """Measure cases again with programs built anew, while there is time, and yield their new records."""
         for trial in trials:
             if self.case_judge.budget.spare(sum(trial.record.durations.values())):
                 case = trial.case
@@ -182,7 +182,7 @@ class Session:
         return record, trial
 
     def _is_repeated(self, trial: Trial) -> bool:
-        """Return True if a further measurement may settle what the first left, and the candidate has time for it."""
+        """Return True if a second measurement may settle the verdict, and the candidate has time left for it."""
         ran, deadline = trial.record.arm.status == RAN, trial.bench.deadline
         enough = deadline.left() > AGAIN_SHARE * deadline.limit
         return self.thorough and self.repeats and trial.unsettled and ran and enough

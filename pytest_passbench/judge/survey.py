@@ -72,7 +72,7 @@ class Survey:
     passes: list[str] = field(default_factory=list)
     plans: list[MatchPlan] = field(default_factory=list)
     matched: list[MatchReport] = field(default_factory=list)
-    #: The number of plans whose kernels were run with sanitizers; None if none were to be.
+    #: The number of plans whose kernels were run with sanitizers; None if sanitizers were not asked for.
     sanitized: int | None = None
 
     @property
@@ -113,7 +113,7 @@ class _Looker:
     def __init__(self, candidate: Candidate, passes: PassDir, readers: CandidateReaders, result: Survey) -> None:
         self._candidate, self._passes, self._readers, self._survey = candidate, passes, readers, result
         self._folder = candidate.folder(passes)
-        self._reported: set[str] = set()  # the errors of kernels, in their own words
+        self._reported: set[str] = set()  # the messages of kernels' errors
 
     def look(self, task: Task | None) -> None:
         if self._passes.problem:
@@ -187,7 +187,7 @@ class _Looker:
                 kernel_text(self._passes.path, KernelReference.read(text))
             except Rejected as refusal:
                 self._reported.add(refusal.message)
-                rule = refusal.rule if refusal.layer == "kernel" else ""  # else the reader names it in no form
+                rule = refusal.rule if refusal.layer == "kernel" else ""  # else the reader's reference is malformed
                 file, kind = named(refusal.file, self._folder) or self._folder, "violation" if rule else "error"
                 yield Finding("kernel", rule or "text", kind, refusal.message, file, refusal.line)
 
@@ -200,7 +200,7 @@ class _Looker:
             self._add(Finding("plan", "shape", "error", message, named(f"{name}.py", self._folder)))
 
     def sanitize(self, walls: sandbox.Walls) -> None:
-        """Run the C++ kernels of the first plans with sanitizers, and add what they report. A line counts once."""
+        """Run the C++ kernels of the first plans with sanitizers, and add their reports, each once."""
         with_kernels = (match for match in self._survey.plans if any("cpp" in item for item in match.plan["kernels"]))
         plans = {repr(match.plan): match for match in reversed(list(with_kernels))}
         self._survey.sanitized = self._survey.sanitized or 0

@@ -37,13 +37,13 @@ from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import Arms, MeasuredRatio, measure
 from pytest_passbench.timing.rounds import BlockLength
 
-#: Time of the audit that measuring leaves: seconds, and calls of the candidate.
+#: The time that measuring leaves for the audit: seconds, and so many calls of the candidate besides.
 AUDIT_SECONDS, AUDIT_CALLS = 0.5, 24
 MAX_PROBES = 20
 LONG_CALL_SECONDS, VERY_LONG_CALL_SECONDS = 4e-3, 40e-3  # cold caches change such calls little
-FLOAT64_PROBES = 1  # probes that are compared with float64. Of later calls, chance decides
+FLOAT64_PROBES = 1  # probes that are compared with float64. For later calls, chance decides
 PROBE_SHARE = 0.25  # of later probes that are verified
-SETTLED = 0.9  # of the time seen before. A slower probe shows that calls no longer get faster
+SETTLED = 0.9  # of the least time before. A probe that takes longer shows that calls no longer get faster
 
 
 @dataclass(eq=False)
@@ -53,7 +53,7 @@ class Trial:
     ``planners`` answer requests about the passes of the arms that have any. ``earlier`` is a measurement to continue.
     Without ``stopping`` nothing is timed: the probe's calls are verified, and that is all.
     A ``last`` attempt takes the crash of a baseline for the baseline's own. ``built`` are eager's programs of an
-    earlier case on the subgraph. If there are none and the trial ``keeps`` its own, these take their place.
+    earlier case on the subgraph. If there are none and the trial ``keeps`` its own, ``built`` is set to its own.
 
     After :meth:`judge`, ``measured`` is the measurement, if there was one. ``unsettled`` is then True if a further
     measurement is worth its time: noise left the verdict open, or the candidate differs from its reference and no
@@ -86,7 +86,7 @@ class Trial:
         """Judge the case. Failures of arms go into the record and raise nothing. Raises HarnessFault."""
         bench = self.bench
         try:
-            # Of the subgraph before, whose processes have mostly ended by now.
+            # These are processes of the subgraph before. Most have ended by now.
             with bench.phases("end"), bench.deadline.paused():
                 for arm in self.arms.values():
                     arm.end_children()
@@ -319,7 +319,7 @@ class Templates:
             template.close()
 
     def _explained(self, failed: ArmFailed, template: Template) -> ArmFailure:
-        """Return a failure; the crash of a kernel with its launch and the likely cause."""
+        """Return the failure. If a kernel crashed, add its launch and the likely cause to the message."""
         bench = self._trial.bench
         if failed.arm not in self._trial.planners or failed.failure.status != "crash":
             return failed.failure
@@ -338,7 +338,7 @@ class Templates:
         template.close()
 
     def keep(self) -> None:
-        """Let eager's programs live on, if they are to and none of them has failed, and reap their ended runners."""
+        """Let eager's programs live on if the trial ``keeps`` them and none has failed. Reap their ended runners."""
         lasting = {arm: self.ready[arm] for arm in (EAGER, FLOAT64) if arm in self.ready}
         if self._trial.keeps and EAGER in lasting and not self._float64_lost:
             for template in lasting.values():

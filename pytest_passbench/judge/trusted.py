@@ -50,7 +50,7 @@ class TrustedSession:
         return candidate.passes_for(ref.id) is not None
 
     def noise(self) -> dict[str, Any]:
-        """Return nothing: no time is measured."""
+        """Return an empty dictionary, since no time is measured."""
         return {}
 
     def environment(self) -> dict[str, Any]:

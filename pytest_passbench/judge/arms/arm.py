@@ -27,8 +27,8 @@ from pytest_passbench.protocol import READ, ProtocolError, send
 from pytest_passbench.suite.limits import machine_bytes
 
 START_TIMEOUT_SECONDS = 300.0  # for a zygote to import what it needs; TorchInductor compiles 25 s on a quiet core
-ALIVE_MILLISECONDS = 500  # between two looks at a sandbox that starts
-#: For a zygote to answer after that, and the least, if its candidate has little time left. It does little for it.
+ALIVE_MILLISECONDS = 500  # between two checks that a starting sandbox is alive
+#: For a started zygote to answer, and the least if its candidate has less time left: an answer is little work.
 ZYGOTE_SECONDS, LATE_ZYGOTE_SECONDS = 9.0, 1.0
 END_SECONDS = 5.0  # for all processes of a sandbox to end once it is killed
 MAX_FILE_BYTES = 256 << 20
@@ -59,7 +59,7 @@ class ArmSettings:
 
 @dataclass(frozen=True)
 class Parked:
-    """A process of the harness's own on a device, which waits for its next subgraph. ``number`` is its inner id."""
+    """A process of the harness's own on a device, which waits for its next subgraph. ``number`` is its id inside."""
 
     channel: socket.socket
     log: IO[bytes]
@@ -75,7 +75,7 @@ class Parked:
 class Arm:
     """A sandbox with its zygote. It starts in the background at once; :meth:`ready` waits for it.
 
-    ``deadline`` is that of the case whose candidate works in it. Without one, each answer may take the same time.
+    ``deadline`` is that of the case whose candidate works in it. Without one, an answer may take ``timeout`` seconds.
     """
 
     deadline: Deadline | None = None
@@ -85,7 +85,7 @@ class Arm:
         self.zygote = 0
         #: The loss of the zygote, if something outside of the sandbox killed or stopped it.
         self.loss: ProcessLost | None = None
-        self._ended = False  # by the judge
+        self._ended = False  # True once the judge has ended it
         self._has_compiler = False
         self._processes: set[int] = set()
         #: Processes that stay when their case has ended. No code of a candidate's runs in their sandbox.
@@ -127,7 +127,7 @@ class Arm:
         """Return the zygote's first message. Eager's is the same as the candidate's.
 
         The modules in a process and their addresses make a program some per cent faster or slower. The command line
-        lies above the stack and would move it, so this goes through the channel.
+        lies above the stack and would move it, so the message goes through the channel.
         """
         wants: dict[str, Any] = {"pipeline": self.settings.pipeline, "device": self.settings.on_device}
         if self._scratch is not None:
@@ -135,7 +135,7 @@ class Arm:
         return wants
 
     def _engine(self) -> tuple[int, ...]:
-        """Return the descriptor that goes with the zygote's first message: the engine's, for programs on the CPU."""
+        """Return the descriptors for the zygote's first message: the engine's library, if programs run on the CPU."""
         if self.settings.on_device or self.settings.pipeline == READ:
             return ()
         library = descriptor()
@@ -160,7 +160,7 @@ class Arm:
             self._await_first_message()
             self.zygote = peer(self._channel)
             hear(self._channel, replies.ZYGOTE, "start")
-            if not self.alive:  # it left bubblewrap's group before it was told to die with it
+            if not self.alive:  # the zygote left bubblewrap's group before it asked to die with bubblewrap
                 processes.kill(self.zygote)
                 raise ProtocolError("bubblewrap was killed while it started")
         except (ProtocolError, TimeoutError, ArmFailure) as error:
@@ -175,7 +175,7 @@ class Arm:
         """Wait until the zygote has sent something, or its end of the channel is closed. Raises TimeoutError.
 
         If bubblewrap is killed between its fork and its child's release, the child waits forever and holds the
-        channel. It is in bubblewrap's group then.
+        channel open. The child is still in bubblewrap's group then, so :meth:`_kill` ends it.
         """
         messages, deadline = select.poll(), time.monotonic() + START_TIMEOUT_SECONDS
         messages.register(self._channel, select.POLLIN)
@@ -186,15 +186,15 @@ class Arm:
                 raise TimeoutError(f"no answer within {START_TIMEOUT_SECONDS:g} s")
 
     def show(self, files: IO[bytes]) -> str | None:
-        """Put a candidate's files, packed, in the place of those of the candidate before. Return their folder inside.
+        """Replace the files of the candidate before by those in an archive, ``files``. Return their folder inside.
 
-        All that the readers of the candidate before have written is removed. Return None if that fails, for a sandbox
-        that is of no further use. Raises SandboxFailed if the sandbox did not start.
+        All that the readers of the candidate before have written is removed. Return None if that fails: the sandbox
+        is of no further use then. Raises SandboxFailed if the sandbox did not start.
         """
         self.ready()
         scratch = "" if self._scratch is None else str(self._scratch.path)
         folder = scratch + sandbox.CANDIDATE_FOLDER
-        files.seek(0)  # the other side reads from the same place
+        files.seek(0)  # the zygote's descriptor shares this offset
         try:
             mounted = self._ask({"op": "show", "folder": folder}, (files.fileno(),), replies.MOUNTED)["shown"]
         except ArmFailure:
@@ -219,9 +219,9 @@ class Arm:
 
     @contextlib.contextmanager
     def answering(self, phase: str, how_ended: Callable[[], str], what: str = "no answer") -> Iterator[None]:
-        """Turn the silence or the end of a process of the sandbox within this context into an ArmFailure.
+        """Raise ArmFailure if a process of the sandbox does not answer in time, or ends, within this context.
 
-        ``how_ended`` is called once it has ended, for the message. ``what`` begins that of a process that is late.
+        ``how_ended`` returns the message about a process that has ended. ``what`` begins that about a late one.
         """
         try:
             yield
@@ -241,10 +241,10 @@ class Arm:
     def _ask(
         self, message: dict[str, Any], descriptors: tuple[int, ...], schema: Any, seconds: float | None = None
     ) -> Any:
-        """Return the zygote's answer to a message, which may take ``seconds``, or a little time of the candidate's.
+        """Return the zygote's answer to a message. It may take ``seconds``, by default a little of the deadline.
 
-        Raises ArmFailure if there is none, or one of a wrong form. The zygote can't be trusted any more then, so its
-        sandbox is ended.
+        Raises ArmFailure if no answer comes, or if its form is wrong. The zygote can't be trusted any more then, so
+        its sandbox is ended.
         """
         left = ZYGOTE_SECONDS if self.deadline is None else self.deadline.left()
         self._channel.settimeout(seconds or min(ZYGOTE_SECONDS, max(LATE_ZYGOTE_SECONDS, left)))
@@ -262,9 +262,9 @@ class Arm:
     def _lost(self) -> ProcessLost | None:
         """Return the loss of a zygote that does not answer, if it was killed or stopped from outside.
 
-        Behind strong walls it is process 1, which nothing in its sandbox can kill or stop. On a device root could
-        have the kernel end it for want of memory, since /proc can be written to there. Bubblewrap passes the signal
-        on in its exit code. One that ends by itself, or that the judge has ended, is not lost.
+        Behind strong walls it is process 1, which nothing in its sandbox can kill or stop. In a sandbox with a device
+        /proc is writable, so root in it could have the kernel end the zygote when memory is short. Bubblewrap's exit
+        code has the signal. A zygote that ends by itself, or that the judge has ended, is not lost.
         """
         if self._ended or self.settings.on_device or not self.settings.walls.strong:
             return None
@@ -280,8 +280,8 @@ class Arm:
     def _kill(self) -> None:
         """Kill the sandbox's outer process and its group.
 
-        While bubblewrap starts, its child does not die with it yet. The group has the number of a process that is not
-        reaped, so that it is nobody else's.
+        While bubblewrap starts, its child does not die with it yet. The group's number is that of the outer process.
+        That process is not reaped yet, so no other group can have the number.
         """
         if self._process.returncode is None:
             processes.kill_group(self._process.pid)
@@ -308,7 +308,7 @@ class Arm:
         return parent_end, log, number
 
     def _limits(self) -> dict[str, Any]:
-        """Return the limits of a child. On a device it has none of address space and files.
+        """Return the limits of a child. On a device, its address space and the size of its files are not limited.
 
         CUDA reserves addresses for all memory of the machine and of its devices, and maps files of such sizes.
         """
@@ -356,7 +356,7 @@ class Arm:
             raise ArmFailure("integrity", "fork", "a process that the candidate started still runs beside its runner")
 
     def strays(self) -> list[int]:
-        """Return the processes of a candidate's sandbox that are no templates or runners: none is ever stopped."""
+        """Return a judged sandbox's processes that are neither templates nor runners. The judge never stops them."""
         if not self.settings.judged:
             return []
         return [pid for pid in self.everything_inside() if pid not in self._processes]
@@ -375,7 +375,7 @@ class Arm:
         self.reap()
 
     def signal_all(self, number: signal.Signals) -> None:
-        """Have the zygote signal all others, if bubblewrap is used. One that does not do so loses its sandbox."""
+        """Have the zygote signal all others, if bubblewrap is used. End its sandbox if it does not answer."""
         with contextlib.suppress(ArmFailure):
             self._ask({"op": "signal", "number": int(number)}, (), replies.SIGNALLED)
 
@@ -405,7 +405,7 @@ class Arm:
         self.lasting.clear()
 
     def reap(self) -> int:
-        """Have templates that ended reaped. Return the signal that ended the last one, or 0.
+        """Have templates that ended reaped. Return the signal that ended one, the last of them, or 0.
 
         If the zygote does not answer, :attr:`loss` says whether it was lost.
         """

@@ -36,8 +36,8 @@ from pytest_passbench.protocol import (
 )
 
 _CREDENTIALS_BYTES = 12  # of the sender, which the kernel adds
-START_SECONDS, WRITE_SECONDS = 60.0, 30.0
-PHASE = "device"  # the phase of its failures
+START_SECONDS, WRITE_SECONDS = 60.0, 30.0  # for the keeper to start, and to copy inputs
+PHASE = "device"  # the phase of a keeper's failures
 _DOUBLE = struct.Struct("<d")
 
 
@@ -84,7 +84,7 @@ class Keeper:
         return descriptors[0]
 
     def put(self, calls: int) -> None:
-        """Have the inputs of ``calls`` calls copied to the device, if they are not there.
+        """Have the inputs of ``calls`` calls copied to the device, unless they are known to be there.
 
         Raises HarnessFault if that fails, since no candidate's code runs in the keeper.
         """
@@ -134,10 +134,10 @@ def start_template(arm: Arm, order: Order, layout: Layout, pages_fd: int) -> Tem
 
 
 class CudaTemplate(Template):
-    """A template that becomes the runner at the first fork order, and stays it for the rest of the subgraph.
+    """A template that becomes the runner at the first fork order, and remains the runner for the whole subgraph.
 
-    ``program`` names what a process of the harness's own runs. Such a process is parked when it has served, and works
-    on the next subgraph. A process with code of a candidate ends.
+    ``program`` names the program of a process of the harness's own. Such a process is parked after its subgraph, and
+    works on the next one. A process with a candidate's code has no such name, and ends.
     """
 
     runner: CudaRunner | None = None
@@ -154,7 +154,7 @@ class CudaTemplate(Template):
     def wait(self, planner: Answering | None = None) -> dict[str, Any]:
         """Wait until the program is built, as for any template. Raises ArmFailure.
 
-        A process of the harness's own lasts from then on when those of the subgraph are ended.
+        From then on, a process of the harness's own lives on when the subgraph's other processes are ended.
         """
         report = super().wait(planner)
         if self._program:
@@ -164,7 +164,7 @@ class CudaTemplate(Template):
     def start_fork(self, order: ForkOrder) -> Fork:
         """Return the runner on its way. The first call decides how many calls a block may have.
 
-        With ``audit`` the runner stays poisoned, so this comes last.
+        After an order with ``audit`` the runner stays poisoned, so such an order must be the last.
         """
         if self.runner is not None:
             return _ExistingRunner(self, self.runner, order.audit)
@@ -248,7 +248,7 @@ class _ExistingRunner(Fork):
 class CudaRunner(Runner):
     """A runner whose inputs and outputs lie on the device.
 
-    The arms' inputs, the outputs' tables and the state of memory are dealt with in steps outside of the clock.
+    It copies inputs, describes outputs and poisons memory in steps that are not timed.
     """
 
     hello_form = replies.CUDA_RUNNER
@@ -259,8 +259,8 @@ class CudaRunner(Runner):
     def settle_threads(self, core: frozenset[int]) -> None:
         """Give the first thread the arms' cores and real-time priority. The others are the driver's.
 
-        They get the judge's cores, so that none wakes up beside the thread that is measured. One that the first
-        thread starts later has its cores and its priority at first, so it is settled after the block.
+        They get the judge's cores, so that none wakes up on a core of the measured thread. A thread that the first
+        one starts later inherits its cores and its priority, so it is settled after the block.
         """
         others = frozenset(os.sched_getaffinity(0)) - core or core
         for thread in self.watch.threads - self._settled:
@@ -292,17 +292,15 @@ class CudaRunner(Runner):
     def device_seconds(self, calls: int) -> float:
         """Return the device's own seconds for ``calls`` calls on the inputs that it has. Raises ArmFailure.
 
-        The runner states them, so they are evidence only. The device does not wait for the process meanwhile.
+        The runner states them, so they are evidence only. A statement that cannot be true counts as 0. The device
+        does not wait for the process meanwhile.
         """
         self._step(calls, FLAG_DEVICE_TIME)
         (seconds,) = _DOUBLE.unpack(self.memory(self.hello["device_seconds"], _DOUBLE.size))
         return float(seconds) if math.isfinite(seconds) and seconds > 0 else 0.0
 
     def fetch(self, call: int) -> list[int] | None:
-        """Have a call's outputs and inputs copied to the host. Return the outputs' addresses there.
-
-        Raises ArmFailure.
-        """
+        """Have a call's outputs and inputs copied to the host. Return the outputs' addresses. Raises ArmFailure."""
         self._step(call, FLAG_COLLECT)
         width = self.hello["width"]
         return list(struct.unpack(f"<{width}Q", self.memory(self.hello["copies"], 8 * width)))
@@ -323,7 +321,7 @@ class CudaRunner(Runner):
         return processes.stopped(self.pid) and processes.alive(self.pid)
 
     def release(self, cores: frozenset[int]) -> None:
-        """Hang up, and let the process go on as an ordinary one on ``cores``."""
+        """Close the channel, and let the process go on as an ordinary one on ``cores``."""
         for thread in self.watch.threads:
             no_longer(thread)
             place(thread, cores)

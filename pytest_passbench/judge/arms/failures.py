@@ -1,6 +1,6 @@
 """The failures of arms, in the words of the record, and faults, which say nothing of a candidate.
 
-A fault is the machine's or the harness's. This module says how it is told from a failure.
+A fault is the machine's or the harness's. This module tells faults from failures.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms.processes import Gone
 
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT})
-MAX_CHARACTERS = 300
-#: The exit codes of a process that was killed from outside, and of a shell or bubblewrap that tells of one.
+MAX_CHARACTERS = 300  # of a fault's line
+#: The exit codes of a process that was killed from outside, and of a shell or bubblewrap whose child was.
 KILLED = frozenset({-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM})
-#: Statuses of an arm whose process failed. With others it has said itself that it can't run the program.
+#: Statuses of an arm whose process failed. With any other one the process itself reports that it can't go on.
 PROCESS_FAILED = frozenset({"crash", "timeout", "integrity"})
 
 
@@ -57,7 +57,7 @@ def unexpected(error: Exception) -> ArmFailure:
 
 
 def last_signal(answer: dict[str, Any]) -> int:
-    """Return the signal that ended the last process of an answer with the processes that ended, or 0."""
+    """Return the last signal in an answer with the processes that ended, or 0 if no signal ended any of them."""
     signals = [number for _pid, number in answer["ended"] if number]
     return signals[-1] if signals else 0
 
@@ -79,22 +79,22 @@ class HarnessFault(Exception):
 
 
 class ProcessLost(HarnessFault, UserError):
-    """A process of the judge's own that was killed or stopped from outside of its sandbox, as no candidate can."""
+    """A process of the judge's own that was killed or stopped from outside of its sandbox: no candidate can do so."""
 
 
 class SandboxFailed(UserError):
     """A sandbox that did not start. No candidate has run in it, so the machine or the installation is at fault."""
 
 
-#: What can go wrong around a subgraph. Whatever an arm's data does to the judge is an ArmFailure instead.
+#: Errors of the machine or the harness. An error that an arm's data causes in the judge is an ArmFailure instead.
 FAULTS = (HarnessFault, SandboxFailed, OSError, MemoryError, Gone)
 
 
 def is_fault(error: BaseException) -> bool:
-    """Return True if an error, or one that caused it, comes of the machine.
+    """Return True if an error, or one that caused it, is a fault of the machine or a HarnessFault.
 
-    That is a lack of memory, of files or of room, or an OSError that names a file outside /proc. Files of /proc
-    are missing when a process has ended, which is its arm's failure. So is a connection that is lost.
+    The machine's are a lack of memory, file descriptors or disk space, and an OSError that names a file outside
+    /proc. A missing file of /proc is that of an ended process: its arm's failure, as a lost connection is.
     """
     return any(map(_is_of_the_machine, _causes(error)))
 
@@ -105,14 +105,14 @@ def is_loss(error: BaseException) -> bool:
 
 
 def fault_line(error: BaseException) -> str:
-    """Return a fault in one line: the machine's, if one is behind it."""
+    """Return an error as one line: that of the fault that caused it, if there is one."""
     cause = next(filter(_is_of_the_machine, _causes(error)), error)
     is_own = isinstance(cause, HarnessFault | UserError)
     return line(str(cause) if is_own else f"{type(cause).__name__}: {cause}", MAX_CHARACTERS)
 
 
 def raise_if_fault(arm: str, failure: ArmFailure) -> None:
-    """Raise HarnessFault if the process of an arm failed in which no candidate's code runs."""
+    """Raise HarnessFault if the process of ``arm`` failed. No candidate's code may run in it."""
     if failure.status in PROCESS_FAILED:
         raise HarnessFault(f"{arm}: {failure.message}") from failure
 

@@ -52,7 +52,7 @@ class blaming:  # noqa: N801 - used as a function. A class costs half of a gener
 
 
 def draw_cores(arms: Sequence[str], cores: Sequence[int]) -> dict[str, int]:
-    """Return a core for each arm, in the order in which to fork.
+    """Return a core for each arm, in the order in which the arms are to fork.
 
     Chance decides both. The kernel hands out the pages of an ended process again on the core where it ended. An arm
     that always got the same pages, or always those that another one has left, would be as fast or slow as they are,
@@ -77,7 +77,7 @@ def fork_all(templates: Mapping[str, Template], order: ForkOrder, bench: Bench) 
         with _noting(arm, failed):
             forks[arm] = templates[arm].start_fork(order)
     begun: list[str] = []
-    # Last come those that delay the judge.
+    # Last come the templates on the judge's own cores, since their forks delay the judge.
     for arm in sorted(forks, key=lambda arm: templates[arm].cores <= bench.cores.judge):
         with _noting(arm, failed):
             forks[arm].begin()

@@ -7,5 +7,5 @@ EAGER = "eager"
 REFERENCE = "reference"  # another candidate, in the same rounds (--passbench-against)
 AGAINST = "against"  # no arm: the ratio of the reference's time to the candidate's
 TWIN = "eager-again"  # eager in a second sandbox: any difference between the two is the machine's noise
-ROUNDINGS = "roundings"  # eager with and without its roundings, on a call with a wrong answer
+ROUNDINGS = "roundings"  # a program, no arm: eager with and without its roundings, on a call with a wrong answer
 FLOAT64 = "float64"  # eager in double precision: called for some of the verified calls, never timed for a score

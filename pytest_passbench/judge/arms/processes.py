@@ -109,7 +109,7 @@ def wait_stopped(pid: int, limit: float = STOP_SECONDS) -> None:
             try:
                 _wait_stopped(f"/proc/{pid}/task/{thread}/stat", deadline, alone=len(running) == 1)
             except Gone:
-                if thread in threads(pid):  # a thread that ended since it was listed is no hindrance
+                if thread in threads(pid):  # else it has ended since it was listed, which is no error
                     raise
         stopped = running
 
@@ -121,7 +121,7 @@ def _wait_stopped(path: str, deadline: float, alone: bool) -> None:
             return
         if state in "ZX" or time.monotonic() > deadline:
             raise Gone(f"{path}: does not stop (state {state})")
-        time.sleep(POLL_SECONDS)  # it may have to stop on this core, where the judge may have priority
+        time.sleep(POLL_SECONDS)  # the thread may need this core to stop, and the judge may have priority here
 
 
 def _state(path: str) -> str:
@@ -255,9 +255,9 @@ def name(pid: int) -> str:
 
 
 def held_bytes(pids: Collection[int], most: int) -> int:
-    """Return the memory that processes hold together, a page that several share counted once.
+    """Return the bytes of memory that processes hold together. A page that several of them share counts once.
 
-    Where it cannot be more than ``most`` bytes it may be too high: pages then count for each process, at less cost.
+    A sum that counts it for each of them costs less. So that sum is returned instead if it is at most ``most`` bytes.
     """
     resident = sum(_bytes(pid, "statm", _RESIDENT) * PAGE for pid in pids)
     return resident if resident <= most else sum(_bytes(pid, "smaps_rollup", _SHARE) << 10 for pid in pids)
@@ -304,7 +304,7 @@ class Code:
 
     @property
     def installed(self) -> bool:
-        """True if it is of a file that the judge finds at the same path."""
+        """True if the judge finds the mapped file at the same path."""
         try:
             status = Path(self.path).stat()
         except OSError:
@@ -313,7 +313,7 @@ class Code:
 
     @property
     def of_kernels_library(self) -> bool:
-        """True if it is of a library of mathematics or of OpenMP."""
+        """True if the mapped file is a library of mathematics or of OpenMP."""
         return _KERNELS_LIBRARIES.fullmatch(self.path) is not None
 
     def holds(self, address: int) -> bool:
@@ -340,10 +340,10 @@ def _code(addresses: str, _access: str, _offset: str, device: str, inode: str, p
 
 
 def added_code(pid: int, ancestor: int) -> frozenset[Code]:
-    """Return the code of a process that is neither its ancestor's nor of installed files, or that it has changed.
+    """Return a process's mapped code, without unchanged code that its ancestor has too or that is of installed files.
 
-    Those are compiled kernels, and what libraries generate. A page of a file that a process has written to is its own
-    (:func:`own_pages`), whatever is allowed there now. Raises Gone.
+    Compiled kernels are left, and what libraries generate. If the process has written to a page of a file, the page
+    is its own (:func:`own_pages`), whatever access the mapping allows now. Raises Gone.
     """
     before = mapped_code(ancestor)
     return frozenset(

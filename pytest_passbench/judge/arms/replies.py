@@ -28,10 +28,10 @@ _NAME = Text(400)
 _LONG = Text(1 << 18)  # explanations: a long one is shortened when it is stored, not refused
 _OPERATORS = Items(_NAME, most=1 << 16)
 
-ZYGOTE = Fields({"status": Word("ready")})  # its first message
-FORKED = Fields({"forked": _PID})  # a process
-SIGNALLED = Fields({"signalled": Flag()})  # everything in the sandbox
-IMPORTED = Fields({"imported": Flag()})  # torch's compiler
+ZYGOTE = Fields({"status": Word("ready")})  # the zygote's first message
+FORKED = Fields({"forked": _PID})  # the id of a forked process, inside the sandbox
+SIGNALLED = Fields({"signalled": Flag()})  # the other processes of the sandbox were signalled
+IMPORTED = Fields({"imported": Flag()})  # torch's compiler is imported
 MOUNTED = Fields({"shown": Flag()})  # another candidate's files are in place, or could not be put there
 ENDED = Fields({"ended": Items(Row(_PID, Whole(0, 127)), most=1 << 12)})  # children, with the signal that ended them
 
@@ -76,12 +76,12 @@ BUILT = Kinds(
         "crash": _FAILED,  # the device cannot be used, or has no memory left
         # A launch plan that the template needs before it goes on. The capability is its CUDA device's (90 for 9.0).
         "wanted": Fields({"request": Anything()}, optional={"capability": Whole(10, 1000)}),
-        # The regions of a graph that a pass supports, which it needs too.
+        # A question for the regions of a graph that a pass supports, which the template needs too.
         "regions": _REGIONS_OF,
     },
 )
 
-#: The first pass that matches a graph, the reports of passes that all miss it, or why neither can be told.
+#: The first pass that matches a graph, the reports of passes that all miss it, a failure, or a question for regions.
 MATCHED = Kinds(
     "status",
     {
@@ -102,14 +102,14 @@ def _runner(tables: dict[str, Whole]) -> Kinds:
     return Kinds("status", {"ready": Fields(tables), "crash": _FAILED, "runtime_fail": _FAILED})
 
 
-#: A runner's first message: the addresses of its tables, or why it cannot serve. One on a device keeps copies on the
-#: host too. ``fill_rate`` is in bytes per second.
+#: A runner's first message: the addresses of its tables, or why it cannot serve. A runner on a device also gives the
+#: addresses of its copies on the host. ``fill_rate`` is in bytes per second.
 RUNNER, CUDA_RUNNER = _runner(_TABLES), _runner(_TABLES | _COPIES)
 
 #: The keeper of the inputs on a device has made its memory, or could not.
 KEEPER = Kinds("status", {"ready": Fields({}), "failed": Fields({"message": _LONG})})
 
-#: So many bytes of inputs are on the device.
+#: The number of bytes of inputs that the keeper has copied to the device.
 INPUTS_WRITTEN = Fields({"written": Whole(0, 1 << 60)})
 
 _REFUSED = Fields({"rule": Text(40), "message": _LONG, "file": _NAME, "line": Whole(0, 1 << 31)})
@@ -129,7 +129,7 @@ READ = Kinds(
                                 {"name": _NAME, "pattern": Anything(), "replacement": Anything(), "place": _NAME}
                             ),
                             "region": Fields({"name": _NAME}),
-                            # Of each registration, what it looks for.
+                            # For each registration, what it searches for.
                             "inductor": Fields(
                                 {"name": _NAME, "searches": Items(Anything(), most=1 << 8), "place": _NAME}
                             ),
@@ -153,7 +153,7 @@ KERNELS = Fields(
     }
 )
 
-#: A recording: a plan, whose content :mod:`pytest_passbench.plans.parse` checks, or the reason why it failed.
+#: A recording: a plan, whose content :mod:`pytest_passbench.plans.parse` checks, or why there is none.
 RECORDED = OneOf({"plan": Anything(), "left": _NAME, "refused": _REFUSED, "raised": _LONG, "ended": Whole(0, 127)})
 
 #: Regions of a graph, as names of nodes, or the reason why there are none.

@@ -103,20 +103,20 @@ class Runner:
             prefer(thread)
 
     def _limit(self, seconds: float) -> None:
-        # A blocking socket with the kernel's time-out needs one system call less within the clock than Python's
-        # time-out. A time-out of 0 would be none.
+        # A blocking socket with the kernel's time-out needs one system call less in the timed part than Python's
+        # time-out. The kernel takes 0 as no time-out.
         form = _SO_RCVTIMEO_FORM.pack(int(seconds), max(1, int(seconds % 1 * 1e6)))
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, form)
 
     def block(self, calls: int, empty: bool = False, depth: int = 0) -> BlockTime:
         """Run a block of ``calls`` calls, and return its times. Raises ArmFailure.
 
-        The clock ends right after SIGSTOP is sent. ``depth`` is the number of a stack depth, below :data:`DEPTHS`.
+        The clock ends right after SIGSTOP is sent. ``depth`` is the index of a stack depth (``protocol.DEPTHS``).
         """
         return self._step(calls, FLAG_EMPTY if empty else 0, depth)
 
     def engine_empty_block(self, calls: int, depth: int) -> BlockTime:
-        """Run the empty block of arms whose calls the engine makes, which this one's Python need not do."""
+        """Run the empty block of arms whose calls the engine makes, even if Python makes this arm's calls."""
         return self._step(calls, FLAG_EMPTY | FLAG_NATIVE, depth)
 
     def _step(self, calls: int, flags: int, depth: int = 0) -> BlockTime:
@@ -228,7 +228,7 @@ class Runner:
         return None
 
     def input_bytes(self, layout: Layout, slot: int, index: int, place: range) -> bytearray:
-        """Return the present contents of these bytes of a call's input. Raises ArmFailure."""
+        """Return the present contents of the bytes ``place`` of a call's input. Raises ArmFailure."""
         return self.memory(self._input(layout, slot, index) + place.start, len(place))
 
     def written(self, layout: Layout, slot: int, index: int, size: int) -> list[range] | None:

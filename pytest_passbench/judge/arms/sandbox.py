@@ -95,8 +95,8 @@ def require(mode: str) -> Walls:
 def interpreter() -> str:
     """Return the path of Python's interpreter without ``..`` and without links among its folders.
 
-    A sandbox has the folders of Python, and not those that such a path passes through. The last link stays, since a
-    virtual environment is known by the folder in which its link lies.
+    A sandbox has the folders of Python, but not the others that a path with links passes through. The last link
+    stays, since Python finds a virtual environment by the folder of that link.
     """
     path = Path(sys.executable)
     return str(path.parent.resolve() / path.name)
@@ -174,7 +174,7 @@ def weak_paths(scratch: Path, devices: bool) -> dict[str, list[str]]:
 
 @functools.cache
 def driver_folders() -> tuple[Path, ...]:
-    """Return the folders that CUDA's libraries may be in, as far as they are not the system's.
+    """Return the folders that CUDA's libraries may be in, except the system's.
 
     They are those of LD_LIBRARY_PATH and TRITON_LIBCUDA_PATH, and that of the loader's libcuda.
     """

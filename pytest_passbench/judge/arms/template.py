@@ -45,8 +45,8 @@ class ForkOrder:
     With ``rehearse`` a runner first runs a block on the present contents of the input pages, if its template
     :attr:`~Template.rehearses`. With ``audit`` its plans allocate memory full of drawn contents; apart from that,
     kernels can't tell it from other runners. With ``idle`` it launches no kernel, so no machine code of a candidate's
-    ever runs in it, and what kernels would have written has the contents of that name. ``place`` is a random number
-    that decides where in memory the runners work. All have the same, so that two runners of one program are alike.
+    ever runs in it. ``idle`` names the contents of the memory that kernels would have written. ``place`` is a random
+    number that decides where in memory the runners work. All have the same, so two runners of one program are alike.
     """
 
     program: GraphEffects
@@ -59,7 +59,7 @@ class ForkOrder:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A plan's return of another dtype or shape than the operators that it replaces give.
+    """A value that a plan returns with another dtype or shape than the operators that it replaces give.
 
     ``status`` is a record's, and ``message`` is a sentence. ``wider``: the shape is right, and the dtype has no fewer
     bytes.
@@ -106,7 +106,7 @@ class Answering(Protocol):
 class Template:
     """A process with one arm's program for one subgraph, which runners are forked from.
 
-    It stops itself after each answer. It works only while it is asked for a runner.
+    It stops itself after each answer, and runs again only when it gets an order.
     """
 
     def __init__(self, arm: Arm, channel: socket.socket, log: Any, number: int) -> None:
@@ -200,7 +200,7 @@ class Template:
         reasons = {name: WRITES_NOTHING for name in self.plans if name not in self._fruitful}
         return reasons | {name: NO_WORK for name in self.plans if name not in self.report["working"]}
 
-    #: Descriptors that its runners get besides.
+    #: Descriptors that its runners get in addition.
     shared: tuple[int, ...] = ()
     #: True if the process may have more than one thread when its program is built.
     _may_have_threads = False
@@ -221,8 +221,8 @@ class Template:
     def native(self, program: GraphEffects) -> bool:
         """True if the engine makes its blocks: without Python, and so with an empty block of another length.
 
-        Only under the pipeline ``direct``, since another pipeline's cost is part of what it measures. No code of a
-        candidate's has run where it was found out whether the engine can.
+        It does so only under the pipeline ``direct``, since another pipeline's cost is part of what is measured. No
+        code of a candidate's had run in the process when it found out whether the engine can.
         """
         same = not program.mutated and self.report.get("outputs") == program.outputs
         return self.arm.settings.pipeline == "direct" and bool(self.report.get("native")) and same
@@ -268,9 +268,9 @@ class Template:
 
     @contextlib.contextmanager
     def forking(self, channel: socket.socket, forked: bool = False) -> Iterator[None]:
-        """Turn errors within this context into ArmFailure that says how the process ended.
+        """Turn errors within this context into ArmFailure, and close the runner's channel.
 
-        That is the runner if it is ``forked``, else the template. The runner's channel is closed then.
+        The failure says how the process ended: the runner if it is ``forked``, else the template.
         """
 
         def how_ended() -> str:
@@ -299,8 +299,8 @@ class Template:
     def trace(self, calls: int) -> bytes | None:
         """Have ``calls`` calls made in a process of their own that traces the launches of C++ kernels.
 
-        Return the page that tells of them (:data:`~pytest_passbench.protocol.TRACE_BYTES`), of which nothing is
-        checked; None if the process can't be had, or does not end in :data:`TRACE_SECONDS`.
+        Return the page that describes them (:data:`~pytest_passbench.protocol.TRACE_BYTES`), unchecked. Return None
+        if the process does not start, or does not end within :data:`TRACE_SECONDS`.
         """
         page = os.memfd_create("trace", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         parent_end, child_end = socket_pair()
@@ -330,7 +330,7 @@ class Template:
         return printable(text, LINES) + (" […]" if len(data) > MAX_OUTPUT_BYTES else "")
 
     def last(self) -> None:
-        """Let the process, none of a candidate's, live on after its case, and reap the runners that have ended."""
+        """Let the process live on after its case, and reap ended runners. It must not run a candidate's code."""
         self.arm.lasting.add(self.pid)
         self.runner_signal()
 
@@ -359,7 +359,7 @@ class Template:
 
 
 class Fork:
-    """A runner on its way."""
+    """A runner that was ordered and is not ready yet."""
 
     def __init__(self, template: Template, channel: socket.socket) -> None:
         self._template, self.channel = template, channel

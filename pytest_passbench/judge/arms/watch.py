@@ -17,7 +17,7 @@ from pytest_passbench.judge.arms.processes import POLL_SECONDS, STOP_SECONDS, Go
 
 _libc = ctypes.CDLL(None)
 _MAX_FILE_BYTES = 1024
-_YIELDS = 100  # before it sleeps, since a sleep takes longer than most stops
+_YIELDS = 100  # of the judge's core before its first sleep, since a sleep takes longer than most stops
 _MINOR_FAULTS, _THREADS, _RESIDENT = 7, 17, 21  # indices of the fields of ``stat`` after the process's name
 
 
@@ -47,7 +47,7 @@ class _Ended(Gone):
 
 
 class _Thread:
-    """A thread of a process, with its open files of /proc. Raises Gone."""
+    """A thread of a process, with its open files of /proc. Raises Gone if it has ended."""
 
     def __init__(self, process: int, thread: int) -> None:
         folder = f"/proc/{process}/task/{thread}"
@@ -70,7 +70,7 @@ class _Thread:
 class Watch:
     """A runner as /proc shows it. Its methods raise Gone once it has ended.
 
-    The waiting times of its threads count, or that of its ``first_only``.
+    The waiting times of all its threads count, or that of the first one alone if ``first_only``.
     """
 
     def __init__(self, pid: int, first_only: bool = False) -> None:
@@ -113,8 +113,8 @@ class Watch:
     def stop_threads(self) -> None:
         """Send SIGSTOP to each thread but the first, to which the process's own SIGSTOP goes.
 
-        That is seen when the first thread gets a core. Until then, some milliseconds, a thread of an OpenMP pool that
-        waits for work would spin on it.
+        The first thread acts on that signal once it gets a core, which may take some milliseconds. Until then, a
+        waiting thread of an OpenMP pool would spin on that core.
         """
         for thread in self._threads.keys() - {self.pid}:
             _libc.tgkill(self.pid, thread, signal.SIGSTOP)
@@ -154,7 +154,7 @@ class Watch:
     def instruction(self) -> int | None:
         """Return the address of the instruction that comes next for its stopped first thread.
 
-        In a system call it is the one after that. Return None if Linux does not tell, or if the process has ended.
+        In a system call, that is the one after the call. Return None if the process has ended or Linux does not tell.
         """
         try:
             words = Path(f"/proc/{self.pid}/syscall").read_text().split()
@@ -163,9 +163,9 @@ class Watch:
         return int(words[-1], 16) if len(words) > 1 else None
 
     def memory(self) -> tuple[int, int]:
-        """Return its minor page faults so far (all threads), and the number of its pages now.
+        """Return its minor page faults so far (all threads), and the number of its resident pages now.
 
-        A fault may bring one page, or a huge page, which counts as 512.
+        A fault may bring one page, or a huge page, which counts as 512 pages.
         """
         fields = _fields(self._stat, self.pid).split()
         return int(fields[_MINOR_FAULTS]), int(fields[_RESIDENT])

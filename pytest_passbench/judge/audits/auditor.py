@@ -51,7 +51,7 @@ class Auditor:
         return any(finding.severity == "violation" for finding in self.findings)
 
     def built(self, record: Record) -> None:
-        """Look at how the candidate's program was built, and for processes that were left behind."""
+        """Check how the candidate's program was built, and look for processes that were left behind."""
         if self._settings.policy != "open":
             computed = {name for item in record.passes for name in item.computed} - ALLOWED
             if computed:
@@ -65,7 +65,7 @@ class Auditor:
         self._places = BeyondRounds(self._bench.secret.stream("beyond"), rounds, self._bench.inputs.ranges())
 
     def after_round(self, runners: Mapping[str, Runner], checker: Checker, calls: int, before: int) -> None:
-        """Make the calls beyond the recorded range, if this is a place of theirs. Raises ArmFailed.
+        """Make calls beyond the recorded range, if some were drawn for this round. Raises ArmFailed.
 
         ``calls`` is the number of calls in a block, and ``before`` that of earlier rounds of the same pair.
         """
@@ -97,8 +97,8 @@ class Auditor:
         """Look at the candidate after its calls, and run the extra blocks. Raises ArmFailed.
 
         ``template`` is the candidate's. ``per_call`` has the seconds per call of every arm. ``measured`` are the
-        timed rounds, if there were any. ``remeasure`` times others in their place, and is called if these are below
-        their floor.
+        timed rounds, if there were any. ``remeasure`` times new rounds in their place, and is called if these are
+        below their floor.
         """
         if not self._on:
             return
@@ -118,7 +118,7 @@ class Auditor:
             self.findings += findings
             if measured is not None:
                 self._plausibility(clock, checker, measured)
-        if self._places is not None:  # else they were made before, since nothing is timed
+        if self._places is not None:  # else nothing is timed, and :meth:`untimed` has made these calls
             self._call_beyond(clock.runners, checker, clock.calls, self._places.unasked)
         clock.leave_only(EAGER)
         for _ in range(PARANOID_BLOCKS if self._settings.audit == "paranoid" else STANDARD_BLOCKS):
@@ -155,7 +155,7 @@ class Auditor:
     def _call_beyond(
         self, runners: Mapping[str, Runner], checker: Checker, calls: int, ranges: Sequence[Range]
     ) -> None:
-        """Call on inputs in these ranges outside the recorded one in a pair's processes, where memory is as usual."""
+        """Call a pair's processes, whose memory is as usual, on inputs in ``ranges`` outside the recorded one."""
         standing = checker.standings.get(CANDIDATE)
         if ranges and standing is not None and CANDIDATE in runners and not self.violated:
             Beyond(self._bench, standing, calls, self._settings.audit == "paranoid").run(runners, ranges)

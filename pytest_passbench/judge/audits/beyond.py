@@ -35,8 +35,8 @@ MEDIAN_ELEMENTS = 1 << 12  # of these, for the usual size of an element
 MIN_SAMPLE = 64  # of these, elements that are not zero. If there are fewer, all elements are looked at
 ROUNDING_LEVELS = 2  # levels of t that rounding may add to a tolerance that was met on ordinary inputs
 DOUBT_FACTOR = 32  # times the change of eager's own answer when last bits of the inputs change
-#: Answers of eager's to inputs with other last bits, at most. Behind an attention whose weights are nearly 0 and 1, a
-#: single one often changes little where rounding decides.
+#: The most answers of eager's to inputs with other last bits. A single one often shows too little: after an attention
+#: with weights of nearly 0 and 1, it changes few of the elements that rounding decides.
 NEAR_ANSWERS = 8
 MAX_SHARE = 0.25  # of the dtype's greatest number: above it, rounding decides between finite and infinite
 
@@ -45,8 +45,8 @@ class BeyondRounds:
     """The rounds after which calls beyond the range are made, each with its share of the ranges.
 
     A kernel can know the number of its pair, by its process id or the time since the program was built. So every pair
-    has such a round, and a kernel that saw one cannot know when the next one comes (:class:`DrawnRounds`). As many
-    rounds as the first look has pairs hold all ranges, and the next ones hold them again.
+    has such a round, and a kernel that saw one cannot know when the next one comes (:class:`DrawnRounds`). The first
+    ``FIRST_LOOK`` such rounds ask about all ranges, and so do each as many that follow.
     """
 
     def __init__(self, rng: random.Random, rounds: int, ranges: Sequence[Range]) -> None:
@@ -74,7 +74,7 @@ class Beyond:
     """The calls on inputs outside the recorded range. Their results are added to ``standing``.
 
     Blocks have ``calls`` calls, as the timed ones. The calls in question are at drawn places among ordinary ones. So
-    nobody can tell them by the place of their inputs.
+    no kernel can recognise them by the place of their inputs.
     """
 
     bench: Bench
@@ -84,13 +84,13 @@ class Beyond:
 
     def __post_init__(self) -> None:
         self._rng = self.bench.secret.stream("audit")
-        self._spent = 0.0  # seconds, without the candidate's: it could spend them to be asked less
+        self._spent = 0.0  # seconds, without the candidate's: else a slow candidate would be called less
 
     def run(self, runners: Mapping[str, Runner], ranges: Sequence[Range]) -> None:
         """Call both arms on these ranges: on large values always, on others while there is time.
 
-        The time is their share of that for all ranges. If ``thorough`` is set, all are called. Raises ArmFailed if
-        the candidate fails. A failure of eager ends the range, or all of them if eager's process failed.
+        The time limit is their share of :data:`MAX_SECONDS`. If ``thorough`` is set, all are called. Raises ArmFailed
+        if the candidate fails. A failure of eager ends the range, or all of them if eager's process failed.
         """
         limit = MAX_SECONDS * len(ranges) / len(self.bench.inputs.ranges())
         ordered = sorted(self._rng.sample(ranges, len(ranges)), key=lambda beyond: not beyond.doubtful)
@@ -136,7 +136,7 @@ class Beyond:
     def _compare(
         self, beyond: Range, question: _Question, expected: list[Output], answers: list[Output], eager: Runner
     ) -> None:
-        few_changed = beyond.altered is not None  # a part of the elements may have none of these
+        few_changed = beyond.altered is not None  # a sample of the elements may have none of the changed ones
         place, levels = None if few_changed else self._rng.random(), self.standing.correct_from
         near: list[list[Output]] = []
         while True:
@@ -258,7 +258,7 @@ def _comparable(expected: torch.Tensor, near: Sequence[torch.Tensor], most: floa
 
 
 def _greatest_change(part: Sequence[torch.Tensor], most: float) -> float:
-    """Return by how much eager's answers to other last bits differ most. ``part``: eager's, the arm's, and these."""
+    """Return how far eager's answers to other last bits are from its answer. ``part``: that, the arm's, and these."""
     expected, _, *near = (tensor.double() for tensor in part)
     comparable = _comparable(expected, near, most)
     changes = ((answer - expected).abs().masked_fill_(~comparable, 0.0) for answer in near)
@@ -266,7 +266,7 @@ def _greatest_change(part: Sequence[torch.Tensor], most: float) -> float:
 
 
 def _usual_size(expected: torch.Tensor, most: float) -> float:
-    """Return the median size of the elements that are neither 0 nor ``most`` or more, of a sample; 0 if none is so."""
+    """Return the median size of sampled elements between 0 and ``most``; 0 if there are no such elements."""
     for step in (-(-expected.numel() // MEDIAN_ELEMENTS) | 1, 1):  # an odd one meets every column of a matrix
         sizes = expected[::step].double().abs()
         sizes = sizes[(sizes > 0) & (sizes < most)]

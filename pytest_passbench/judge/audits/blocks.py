@@ -92,7 +92,7 @@ class Blocks:
                     ctypes.memmove(place, values[start : start + size].data_ptr(), size * width)
 
     def compared(self, runners: Mapping[str, Runner], call: int, where: str) -> list[Finding]:
-        """Return a finding if the candidate's outputs of a call are wrong, as others were not. Raises ArmFailed."""
+        """Return a finding if outputs of a call are wrong that were right in other calls. Raises ArmFailed."""
         outputs: dict[str, list[Output]] = {}
         for arm in (EAGER, CANDIDATE):
             with blaming(arm):
@@ -117,7 +117,8 @@ class Blocks:
 def beyond_rounding(expected: torch.Tensor | None, actual: torch.Tensor | None) -> bool:
     """Return True if an element is further off than rounding explains, or is NaN or infinite unlike eager's.
 
-    Rounding may also flip a comparison: of integers, one or :data:`INTEGER_SHARE` of all may differ.
+    Outputs without values and complex ones count as further off. Rounding may also flip a comparison: of integers,
+    one or :data:`INTEGER_SHARE` of all may differ.
     """
     if expected is None or actual is None or expected.is_complex() or expected.numel() == 0:
         return True

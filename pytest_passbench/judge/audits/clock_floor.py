@@ -6,8 +6,8 @@ pipeline, the plans, the calls and the inputs are the same.
 
 The kernels' own time comes on top. Blocks of one more process are stopped at drawn moments, as a sampling profiler
 does it. The share of stops in the candidate's machine code is that code's share of the time. A kernel that makes the
-calls itself is seen there all the time, and cannot spend much time elsewhere. Kernels call libraries of
-mathematics (``erf``), so their code counts as the kernels', and is left out of the floor.
+calls itself is found in that code all the time. A process that sleeps instead is seen to be slow. Kernels call
+libraries of mathematics (``erf``), so the libraries' code counts as the kernels', and is left out of the floor.
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ from pytest_passbench.timing.rounds import disturbed
 WARM_BLOCKS, BLOCKS, TRIES = 3, 8, 12
 #: The sum of the tries' excesses decides (logs; a sequential test: Wald, 1945). No try counts by more than ``MOST``.
 ACCUSED, CLEARED, MOST = 0.8, -0.25, 0.2
-#: Seconds after a try with a greater excess than NEAR, since what others do on the machine comes in bursts.
+#: Seconds to wait after a try with a greater excess than NEAR, since the load of other processes comes in bursts.
 PAUSE, NEAR = 0.2, -0.05
-QUARTER = 4  # one block in so many may be shorter than the value that counts: beside others, single ones are
-#: What a program without kernels computes with in their results' place: the least time counts. An operator of eager's
-#: may be slow for any one of them: a division by zeros, or a product with results that are the same tensor each time.
+QUARTER = 4  # one ratio in so many may be below the value that counts, since other processes disturb single blocks
+#: The contents of the kernels' results in a program without kernels. The least time of the three counts: an operator
+#: of eager's may be slow for any one of them, as a division by zeros is, or a product with the same tensor each time.
 CONTENTS = ("zeros", "ones", "fresh")
-FEW_STOPS, STOPS = 12, 48  # of blocks of a process, each at another moment: few, if none of them is in kernels
+FEW_STOPS, STOPS = 12, 48  # of a process's blocks, at drawn moments. The few are enough if none of them is in kernels
 LONGEST = 1.25  # times the median block: the latest moment of a stop
-#: A program that is slower than the first so many of these blocks, each by this factor, is above its floor.
+#: A program that is slower by CLEAR than each of the first FEW_BLOCKS blocks without kernels is above its floor.
 FEW_BLOCKS, CLEAR = 4, 1.2
 #: A program may seem faster than its floor by this share. Two processes of one program may differ by so much.
 MARGIN = 0.05
-#: And by half the half width of its estimate, up to this one (log): a few noisy pairs are known to no better.
+#: It may also seem faster by half its estimate's half width, up to half of this one (log): few noisy pairs are vague.
 MAX_HALF_WIDTH = 0.1
-#: The most that a call and each operator in it cost beside kernels, in seconds, by what makes the calls. That is all
-#: that a kernel could save. The cost of guards is in the last one, and that of a busy machine in all.
+#: The most that a call and each operator in it cost without kernels, in seconds, on a busy machine: if the engine
+#: makes the calls, if Python does, and if Python also checks guards. A kernel could save no more than that.
 ENGINE_COSTS, DIRECT_COSTS, GUARDED_COSTS = (0.5e-6, 0.1e-6), (20e-6, 4e-6), (100e-6, 10e-6)
-#: So many times shorter than the floor and the kernels' time together a block may seem.
+#: By this factor a block may seem shorter than the floor and the kernels' time together.
 MAX_GAIN = 1.12
-#: A block so many times longer than its floor is above it in any case. So many times shorter, no pair may be, nor so
-#: many times longer the blocks in which kernels are looked for.
+#: A block that is longer than its floor by this factor is above it in any case. No pair may be so many times shorter,
+#: and no process in which kernels are looked for so many times slower than the timed ones.
 FAR = 2
 
 
 class ClockFloor:
     """The floor under a candidate's blocks, as ratios to eager's blocks beside them. ``template`` is the candidate's.
 
-    The machine's speed may drift, so everything is held against eager's blocks of the same minute. ``blocks`` verify
-    calls of further processes. ``measured`` are the timed rounds: what is held to the floor is the estimate from
-    those that count, just as it is in the speed-up. Else a program could be taken over in some pairs only.
-    ``operators`` is how many the graph has. ``suspected``: an earlier measurement was below its floor, so less is
-    needed to accuse. A first one may be wrong by what others did on the machine just then.
+    The machine's speed may drift, so everything is compared with eager's blocks of the same minute. ``blocks`` verify
+    calls of further processes. ``measured`` are the timed rounds. The estimate from those that count is compared with
+    the floor, since it gives the speed-up. Else a kernel could take over the process in some pairs only.
+    ``operators`` is the number of the graph's operators. ``suspected``: an earlier measurement was below its floor,
+    so less is needed to accuse. One measurement may be wrong because other processes disturbed it.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ class ClockFloor:
         """Return a violation if the candidate's blocks were shorter than an honest program's can be.
 
         The candidate's value is the estimate from its pairs. Several tries decide, each in new processes. Raises
-        ArmFailed for eager, and if the candidate failed in a try and the others do not decide: it could fail to be
-        rid of this audit.
+        ArmFailed if eager fails, or if the candidate fails in a try and the other tries do not decide: else it could
+        escape this audit by failing.
         """
         if not self._template.idles or self._share == math.inf or self._savable_share <= MARGIN:
             return []
@@ -128,7 +128,7 @@ class ClockFloor:
                     time.sleep(PAUSE)
         if failures:
             raise failures[-1]
-        return violations if self._suspected and total > 0 else []  # which no try has cleared
+        return violations if self._suspected and total > 0 else []  # no try has cleared the suspicion
 
     @property
     def _savable_share(self) -> float:
@@ -144,13 +144,13 @@ class ClockFloor:
     def _kernels_count(self, ratio: float) -> bool:
         """Return True if the kernels' time counts too: Python makes the calls, and the floor is a large share.
 
-        Enough must be there to save: eager's operators read what kernels would have brought into the cache.
+        A kernel must be able to save more than the floor's error: without it, eager's operators miss the cache more.
         """
         most = MAX_GAIN - 1
         return self._clock.maker(CANDIDATE) == PYTHON and ratio > most * self._share and self._savable_share > most
 
     def _floor(self) -> tuple[float, str]:
-        """Hold the blocks against the floor. Return the log by which they are too short, and a message."""
+        """Compare the blocks with the floor. Return the log of how many times too short they are, and a message."""
         self._least, self._untried, excess = math.inf, list(CONTENTS), math.inf
         self._floors.append(math.inf)
         while excess > 0 and self._lower_floor():
@@ -169,7 +169,7 @@ class ClockFloor:
         return True
 
     def _with_kernels(self) -> tuple[float, str]:
-        """Hold the blocks against the floor and the kernels' time together. Return as :meth:`_floor` does."""
+        """Compare the blocks with the floor and the kernels' time together. Return as :meth:`_floor` does."""
         kernels = self._ratio_of_kernels()
         while True:
             floor = _lower_quartile(self._floors)
@@ -184,9 +184,9 @@ class ClockFloor:
     def _ratio_without_kernels(self, contents: str) -> tuple[float, float]:
         """Return the ratio of blocks without kernels, in a new process, to eager's.
 
-        Return the part of it outside kernels' libraries too. ``contents`` are in place of what kernels would have
-        written. Both are infinite if eager's operators fail on others than the first, as an index of ones may be
-        beyond its tensor. Raises ArmFailed for eager, and for the first contents.
+        Also return the part of that ratio outside kernels' libraries. ``contents`` replace what kernels would have
+        written. Both values are infinite if eager's operators fail on other contents than the first: an index of ones
+        may be out of bounds. Raises ArmFailed if eager fails, or if the program fails on the first contents.
         """
         try:
             with closing(self._forked(contents)) as runner:
@@ -208,9 +208,9 @@ class ClockFloor:
     def _ratio_of_kernels(self) -> float:
         """Return the ratio of the time in kernels and their libraries, in a new process, to eager's blocks.
 
-        Blocks that are timed, of which a call is verified, and blocks that are stopped come in drawn order. The ratio
-        is 0 if Linux does not tell where a process is. A process that is :data:`FAR` slower than the timed ones could
-        hide its kernels from the stops by sleeping, so all its time counts.
+        Timed blocks, each with a verified call, and stopped blocks come in drawn order. The ratio is 0 if Linux does
+        not tell at which instruction a process stops. A process that is :data:`FAR` times slower than the timed ones
+        could hide its kernels from the stops by sleeping, so all its time counts.
         """
         with closing(self._forked(None)) as runner:
             ratios, stops = _Ratios(runner, self._clock), _Stops(runner, self._clock)
@@ -251,10 +251,10 @@ class ClockFloor:
 
 
 class _Ratios:
-    """The ratios of a runner's blocks to eager's beside them. ``seconds`` are those of the runner's.
+    """The ratios of a runner's blocks to eager's beside them. ``seconds`` are the times of the runner's blocks.
 
-    As in the timed rounds, each arm comes second in half of them, and those that others disturbed do not count, if
-    enough remain. ``every`` has these too.
+    As in the timed rounds, each arm comes second in half of them. Blocks that other processes disturbed do not count
+    if enough remain. ``every`` has these too.
     """
 
     def __init__(self, runner: Runner, clock: CpuClock) -> None:
@@ -299,7 +299,7 @@ class _Stops:
         return added + [code for code in mapped_code(self._runner.pid) if code.of_kernels_library]
 
     def stop(self, seconds: float) -> None:
-        """Stop a block so many seconds after its begin, if it lasts as long. Raises ArmFailed."""
+        """Stop a block ``seconds`` after its begin, if it lasts so long. Raises ArmFailed."""
         self._tries += 1
         first = (EAGER, CANDIDATE)[self._tries % 2]
         address = self._clock.stopped_at(self._runner, self._clock.calls, seconds, first)

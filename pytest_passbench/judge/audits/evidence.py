@@ -19,14 +19,14 @@ from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.verify.outputs import Output
 
 #: Greatest honest ratio of CPU time to the time of an arm's cores. A thread on another core makes it 2. Stopping a
-#: runner may add some seconds. One block in ten may have a greater ratio, since a hypervisor may take time away. If
-#: it does so now, eager's blocks show that: so many times their share may have a greater ratio besides.
+#: runner may add STOPPING_SECONDS. MAX_SHARE of the blocks may have a greater ratio, since a hypervisor may take time
+#: away. Eager's blocks show if it does: MAX_EAGER_SHARES times the share of such blocks among them is allowed too.
 MAX_CPU_RATIO, STOPPING_SECONDS, MAX_SHARE, MAX_EAGER_SHARES = 1.5, 5e-5, 0.1, 2
 #: Greatest honest ratio of the CPU time of stopped or sleeping processes to a pair's wall time, and seconds on top.
 MAX_OTHER_RATIO, WAKING_SECONDS = 0.01, 1e-3
 #: Blocks of one call and of all calls in each try, and the number of tries.
 SINGLE_BLOCKS, FULL_BLOCKS, TRIES = 5, 2, 3
-#: A call by itself costs more than one of many. So many times eager's ratio, and so many seconds, are honest.
+#: A call by itself costs more than one of many. Up to so many times eager's ratio, or so many seconds, are honest.
 MAX_FIRST_RATIO, MAX_FIRST_SECONDS = 6.0, 2e-4
 BUFFER_BYTES = 256 << 10  # stays in a core's own cache, which is the fastest memory
 MAX_SPEEDUP = 2.0  # over the measured rate of filling memory; anything faster is not honest

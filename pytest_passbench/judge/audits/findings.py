@@ -1,4 +1,4 @@
-"""Findings of the audit: made, put into a record, told in a line, and traced to their passes."""
+"""Findings of the audit: functions to make them, add them to a record, describe them, and find their passes."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Builder:
         self._failed: dict[str, Rejected] = {}  # so that no limit is reached twice
 
     def forget_failures(self) -> None:
-        """Compile what failed once more if it is asked for again: the texts of a new run's candidates are others."""
+        """Forget what failed, so that it is compiled again if asked for: a new run's candidates have other texts."""
         self._failed.clear()
 
     def library(

@@ -4,8 +4,8 @@ Functions of other libraries that it may call are those for arithmetic, memory, 
 Printing is not listed, since the measured process has nothing to print to; but it is a mistake, not a violation.
 Functions that keep a state between calls (``rand``, ``omp_set_num_threads``) are a violation.
 
-The parts are read that the dynamic loader reads: program headers, the dynamic table, and the tables that it points
-to. Section headers serve for names in messages only. Each number is checked against the file before it is used.
+The check reads what the dynamic loader reads: program headers, the dynamic table, and the tables that it points to.
+Section headers serve for names in messages only. Each number is checked against the file before it is used.
 Sources: System V ABI, chapters 4 and 5 (segments, dynamic table, symbols), and its processor supplements for x86-64
 and AArch64 (relocations).
 """

@@ -31,14 +31,14 @@ from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.kernels import toolchain
 
 TIMEOUT_SECONDS = 60
-_POLL_SECONDS = 0.5  # how soon a killed compiler is noticed whose pipes are still open
+_POLL_SECONDS = 0.5  # between two checks whether the compiler was killed, since its pipes may still be open
 MAX_MEMORY_BYTES = 2 << 30  # of each of the compiler's processes
 SCRATCH_BYTES = 96 << 20
 _MAX_FILE_BYTES = 24 << 20  # a quarter of the folder, so that the compiler's messages have room
 MAX_LIBRARY_BYTES = 16 << 20
 _MAX_MESSAGE_BYTES = 64 << 10
 LOST = "the compiler was killed from outside (the machine may be out of memory)"
-# Without start files, no code runs at load and the toolchain adds no storage. So any that is found is the kernel's.
+# Without start files, the toolchain adds no storage and no code that runs at load. Any such part is the kernel's.
 # relro and now: the loader makes relocated tables and the table of functions read-only. separate-code: code and data
 # share no page. sysv: symbols can be counted. __dso_handle: a static object can be linked, and the check then refuses
 # it by its name.
@@ -46,8 +46,8 @@ _LINK = (
     *("-pipe", "-nostartfiles", "-Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code,-z,text"),
     "-Wl,--hash-style=sysv,--defsym=__dso_handle=0",
 )
-#: A compiler driver's first words if one of its programs was killed from outside. What the text makes a compiler say
-#: begins with a place in it. Its own limits end a program by other signals.
+#: A compiler driver's first words if one of its programs was killed from outside. A message about the text begins
+#: with a place in it. The limits that the script sets end a program by other signals.
 _LOST = re.compile(r"\S+: fatal error: ((Killed|Terminated) signal terminated program|ld terminated with signal 9) ")
 _STARTED = "S"  # on standard error, before anything of the candidate's is read
 # The shell sets the limits. Setting them in Python between fork and exec would copy the judge's process.
@@ -74,7 +74,7 @@ def run_compiler(
     """Run a compiler with ``source`` on its standard input. Return exit code, output, and standard error.
 
     Raises CompileFailed if it takes longer than the ``limit`` of all compilers (seconds), TimeoutError if it takes
-    longer than the caller's ``patience``: it may still compile, so it is tried again when it is asked for. Raises
+    longer than the caller's ``patience``: the text may still compile, so a later call tries it again. Raises
     ProcessLost if it was killed or stopped from outside: behind strong ``walls`` a candidate cannot do that.
     """
     pipe = subprocess.PIPE
@@ -129,7 +129,7 @@ def run(
 ) -> bytes:
     """Compile ``source`` and return the library. It exports only ``functions``.
 
-    Raises CompileFailed, also if compiling takes too much time, memory or room. Raises
+    Raises CompileFailed if the text does not compile, or if that takes too much time, memory or room. Raises
     TimeoutError if it takes longer than the caller's ``patience`` in seconds, SandboxFailed if no compiler was run,
     ProcessLost if it was killed or stopped from outside.
     """

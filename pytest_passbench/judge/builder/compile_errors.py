@@ -23,7 +23,7 @@ MAX_ERRORS = 3  # of a kernel, that are shown
 _PLACE = re.compile(r"(?P<file>[^\s:][^:]*):(?P<line>\d+):(?P<column>\d+): +(?P<said>.*)")
 _ERROR = re.compile(r"(?:fatal )?error: (?P<message>.*)")
 _LINKER = re.compile(r"undefined reference to .*|multiple definition of [^;]*")
-#: The last words of a compiler's driver, which quote nothing of the text.
+#: The last message of a compiler's driver, which quotes nothing of the text.
 _DRIVER = re.compile(r"^[^\s:<]+: (?:fatal|internal compiler) error: .*", re.M)
 _TEXT = "<stdin>"
 _SHORT_OF = (
@@ -49,7 +49,7 @@ def source_errors(output: str) -> tuple[SourceError, ...]:
     """Return the errors in a kernel's text, in the compiler's order, at most one for each place.
 
     An error in a header counts only if there is no other. It then stands at the place that the header was used from.
-    A template's errors come again for each type, and after the mistake that they follow from.
+    The first error at a place counts: a template's errors are repeated for each type.
     """
     errors = list(_errors(output.splitlines()))
     direct = [error for error, used in errors if not used]
@@ -109,7 +109,7 @@ class CompileFailed(Rejected):
 def limit_reached(output: str) -> CompileFailed | None:
     """Return the limit that a compiler's messages name, or None if they name no limit.
 
-    Errors quote the text, so beside any only the last words of the compiler's driver count.
+    Errors quote the text. So if there are any, only the last message of the compiler's driver counts.
     """
     if source_errors(output) or linker_errors(output):
         output = "\n".join(_DRIVER.findall(output))

@@ -22,7 +22,7 @@ from pytest_passbench.judge.builder.compile_errors import CompileFailed, SourceE
 from pytest_passbench.kernels import cpp, signatures, toolchain
 from pytest_passbench.plans.launch import Allocate, CppKernel, Launch, LaunchPlan, Operand
 
-SECONDS = 60  # of a program
+SECONDS = 60  # of CPU time, for a program
 MAX_RSS_MIB = 4096
 MAX_REPORTS = 5
 _SANITIZERS = ("-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g", "-O1")
@@ -60,7 +60,7 @@ def sanitized(plan_data: Mapping[str, Any], walls: sandbox.Walls) -> Iterator[Co
     """Run each C++ library of a plan with sanitizers. ``plan_data`` is a plan that was checked, as data.
 
     Yield the reports on each, as errors with lines of its text, in the order they came in.
-    Raises CompileFailed if the compiler has no sanitizers, if there is no sandbox, or if torch makes some memory.
+    Raises CompileFailed if the compiler has no sanitizers, if bubblewrap is missing, or if the plan calls torch.
     """
     if any("operator" in step for step in plan_data["steps"]):
         raise CompileFailed("sanitizers need a plan without operators of torch's")
@@ -94,7 +94,7 @@ def _run(text: str, flags: tuple[str, ...], openmp: bool, walls: sandbox.Walls) 
     limit = TIMEOUT_SECONDS + SECONDS
     try:
         _code, _data, output = run_compiler(command, text.encode(), environment, limit, limit, walls)
-    except ProcessLost:  # a candidate's code runs in there and can end the sandbox: the judge has lost nothing
+    except ProcessLost:  # the candidate's code can end this sandbox, so it is no loss of the judge's
         raise CompileFailed("the sandbox of the program with sanitizers was ended") from None
     printed = output.decode(errors="replace").removeprefix(_STARTED)
     if not printed.startswith(_BUILT):

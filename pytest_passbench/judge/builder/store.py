@@ -1,4 +1,4 @@
-"""A store by content, on disk from run to run: of compiled kernels, and of what passes match."""
+"""A cache on disk that lasts from run to run: of compiled kernels, and of the graphs that passes match."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_passbench.core.paths import user_cache
 
 MAX_CACHE_BYTES = 1 << 30  # on disk
-PUTS_PER_LOOK = 16  # looking through thousands of files takes as long as a fifth of a compilation
+PUTS_PER_LOOK = 16  # a look for old files among thousands takes a fifth of a compilation's time
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
@@ -21,7 +21,7 @@ def cache_folder() -> Path | None:
 
 
 class ContentStore:
-    """A folder of the judge's user, which builders may share. None keeps nothing, and neither does another user's."""
+    """A folder of the judge's user, which builders may share. None, or another user's folder, stores nothing."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder, self._puts = _private(folder) if folder is not None else None, 0
@@ -38,7 +38,7 @@ class ContentStore:
         return data if hashlib.sha256(data).digest() == stored[:_DIGEST_BYTES] else None
 
     def put(self, key: str, data: bytes) -> None:
-        """Keep bytes under a key, with their hash. Where the disk takes no file, nothing is kept."""
+        """Store bytes under a key, with their hash. If the file cannot be written, nothing is stored."""
         if self._folder is None:
             return
         temporary = self._folder / f"tmp{secrets.token_hex(8)}"
@@ -70,7 +70,7 @@ def _prune(folder: Path) -> None:
 def _private(folder: Path) -> Path | None:
     """Make ``folder`` if need be, writable by its user only, since its files are loaded.
 
-    Return None where the disk takes no folder, or for a folder of another user's.
+    Return None if it cannot be made, or if it is another user's.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -4,8 +4,8 @@ The compiler's sandbox has Python, Triton, and this package without its judge. I
 device. Without bubblewrap, the compiler runs with the same limits and environment in a new empty folder.
 
 A launch is compiled for the types, constants and alignments that Triton's own launcher finds: the number 1 is a
-constant, and addresses and numbers that are multiples of 16 are made use of. A launch plan holds all of this: its
-numbers are exact, and replay refuses an argument with another alignment.
+constant, and the compiler may use that addresses and numbers are multiples of 16. A launch plan holds all of this:
+its numbers are exact, and replay refuses an argument with another alignment.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ ulimit -c 0; ulimit -t {TIMEOUT_SECONDS}; ulimit -v {MAX_MEMORY_BYTES >> 10}; ul
 "$@" | head -c {MAX_OUTPUT_BYTES}
 """
 MAX_CODE_BYTES = 16 << 20
-_MULTIPLE = 16  # bytes of an address, or a divisor of a number
+_MULTIPLE = 16  # the compiler may use that this divides an address (in bytes) or a number
 _SHORT = {
     "int1": "u1",
     "float16": "fp16",
@@ -277,7 +277,7 @@ class TritonBuilder:
         self._failed: dict[str, CompileFailed] = {}  # so that no limit is reached twice
 
     def forget_failures(self) -> None:
-        """Compile what failed once more if it is asked for again: the texts of a new run's candidates are others."""
+        """Forget what failed, so that it is compiled again if asked for: a new run's candidates have other texts."""
         self._failed.clear()
 
     def machines(
@@ -357,7 +357,7 @@ def _failure(text: KernelText, described: dict[str, Any]) -> CompileFailed | Non
         return CompileFailed(f"compiling a kernel's configurations took longer than {limit} s", rule=LIMIT)
     if described["status"] == "error":
         message, line, output = described["message"], described["line"], described["said"]
-        unquoted = message.partition("\n")[0] if line else message  # behind that, it quotes the kernel's lines
+        unquoted = message.partition("\n")[0] if line else message  # the other lines quote the kernel
         failure = CompileFailed(f"{message}\n{output}".strip(), line=text.lines.get(line, 0))
         return limit_reached(f"{unquoted}\n{output}") or failure
     if described["status"] == "ended":
@@ -373,7 +373,7 @@ def _key(text: dict[str, Any], launch: Specialised, capability: int) -> str:
 
 @functools.cache
 def _triton() -> tuple[str, ...]:
-    """Return what identifies Triton's compiler and this package's program that runs it. Triton is not imported."""
+    """Return what identifies Triton's compiler and this package's program that runs it, without importing Triton."""
     spec = importlib.util.find_spec("triton")
     origin = Path(spec.origin) if spec is not None and spec.origin else Path("/")
     worker = PACKAGE / "compiling" / "main.py"

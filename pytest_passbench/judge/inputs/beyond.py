@@ -20,13 +20,13 @@ LARGER, SMALLER = 30.0, 1e-3  # factors of the recorded mean and deviation
 MAX_DEVIATIONS = 4.4  # from the mean to the furthest value that is drawn
 #: The greatest magnitude of inputs. Squares of float16 inputs must not overflow, since eager may compute in float16.
 MAX_MAGNITUDE, MAX_MAGNITUDE_HALF = 4e4, 100.0
-#: The largest inputs of so many elements are also made larger one at a time, while the others stay as recorded: by
-#: this factor, or until they reach this magnitude, whichever is more. A program that leaves one of them out is then
-#: wrong. Larger factors would let rounding decide behind an exponential.
+#: Inputs of at least so many elements, and of these so many of the largest, are also made larger one at a time, while
+#: the others stay as recorded: by this factor, or until they reach this magnitude, whichever is more. A program that
+#: leaves one of them out is then wrong. Larger factors would let rounding decide after an exponential.
 MIN_ALONE_ELEMENTS, MAX_ALONE, ALONE, ALONE_MAGNITUDE = 1024, 4, 4.0, 8.0
 MAX_SPECIAL = 3  # inputs that get infinities, one at a time: all at once would leave no finite output
-#: Large values that an input gets, and their least magnitude in deviations and at all. So few are in no sample of the
-#: input by which a program could tell the range, or from which it could compute a mean.
+#: The number of large values that an input gets, the least bound of their magnitudes (in deviations, and at all), and
+#: the least share of it that one has. So few are rarely in a sample by which a program could tell the range or mean.
 OUTLIERS, OUTLIER_DEVIATIONS, OUTLIER_MAGNITUDE, LEAST_OUTLIER = 4, 20.0, 8.0, 0.4
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 _BITS = {"float64": np.uint64, "float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}
@@ -37,8 +37,8 @@ class Range:
     """A range of inputs outside the recorded one.
 
     ``name`` names it in messages, and ``changed`` gives an input's distribution in it, from its recorded one and its
-    dtype. ``doubtful`` ranges may let rounding decide much of the answer, so eager is asked twice. ``index`` is that
-    of the only input that is changed; None if all are. ``altered`` returns a copy of it with a few special values.
+    dtype. In ``doubtful`` ranges rounding may decide much: if an answer is wrong, eager is also called on nearby
+    inputs. ``index`` is that of the only changed input, if any; ``altered`` makes a copy of it with special values.
     """
 
     name: str
@@ -109,8 +109,8 @@ def with_infinities(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
 def with_outliers(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
     """Return a copy of the values with a few large ones in random places, with the signs found there.
 
-    The largest weigh as much as all others in a sum of squares, as far as their magnitude is allowed. They differ, so
-    that a sample of the elements rarely has its share of them.
+    At their largest they weigh as much as all others in a sum of squares, if the greatest magnitude permits that.
+    They differ, so that a sample of the elements rarely has its share of them.
     """
     flat = value.flatten().clone()
     deviation = float(flat.float().square().mean().sqrt())

@@ -12,7 +12,7 @@ import torch
 from pytest_passbench.core.task import TensorSpec
 
 MIN_EXTREME = 1e30  # greater recorded bounds are those of masks ("minus infinity"), not of values
-MIN_DEVIATION = 1e-3  # of the mean. An input with a smaller standard deviation was constant, and gets WIDENED
+MIN_DEVIATION = 1e-3  # of the mean. An input with a smaller standard deviation counts as constant, and gets WIDENED
 WIDENED = 0.1  # least standard deviation of a widened input, and its share of the mean
 #: Each call scales the recorded deviation by a factor from [1 - NARROWER, 1], and shifts the mean by a number of
 #: deviations from [-ASIDE, ASIDE].
@@ -132,7 +132,7 @@ def _moments(spec: TensorSpec) -> tuple[float, float]:
 
 
 def _bounds(spec: TensorSpec) -> tuple[float, float]:
-    """Return the recorded bounds. A bound that is unknown is infinite, and so are both of a constant input.
+    """Return the recorded bounds. A bound that is unknown is infinite, and so are both bounds of a constant input.
 
     Values beyond a bound are clamped to it, as the published replay does. One bound alone holds too, since it may be
     what keeps a variance positive.

@@ -1,4 +1,4 @@
-"""The generators of inputs: compiled code (native/), or numpy if there is no compiler. Each writes its own values.
+"""The generators of inputs: compiled code (native/), or numpy if there is no compiler. Their values differ.
 
 A generator's writer has two methods: ``block`` writes the inputs of calls 0, 1, ... of a block, ``stride`` bytes
 apart from ``address`` on; ``single`` writes one input of one call. The same numbers give the same values.

@@ -19,7 +19,7 @@ ALIGNMENT = 64  # bytes, as torch's own allocator gives
 MAX_SLOTS_BYTES = 48 << 20  # of inputs in the slots of a block. Two slots may take more
 MAX_SLOTS = 192
 MAX_DEVICE_SLOTS = 1024  # blocks on a device are longer
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | 0x10  # and writes by others (F_SEAL_FUTURE_WRITE)
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | 0x10  # F_SEAL_FUTURE_WRITE: only this mapping may write
 
 
 def plan_layout(specs: Sequence[TensorSpec], max_slots: int = MAX_SLOTS) -> Layout:

@@ -22,8 +22,8 @@ from pytest_passbench.core.device import is_cuda
 from pytest_passbench.judge.machine.gpu import device_name
 
 _DEVICE = "device-"  # begins the name of a device's lock
-#: The process asks to be killed when its parent ends (PR_SET_PDEATHSIG) before it gives way to all others: on a busy
-#: machine it would not come to it afterwards. It closes its output last, which tells the parent that all is done.
+#: The process asks to be killed when its parent ends (PR_SET_PDEATHSIG). It does so before it takes the idle class,
+#: in which it may get no core on a busy machine. It closes its output last, which tells the parent that it is set up.
 _LOOP = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)
@@ -51,9 +51,9 @@ class Cores:
 
     @classmethod
     def choose(cls, threads: int, worker: int = 0) -> Cores:
-        """Return the last cores of this process's mask for ``threads`` threads.
+        """Return a worker's cores. Its arms have ``threads`` cores from the end of this process's affinity mask.
 
-        Each ``worker`` gets a set of its own if there are enough.
+        Each ``worker``, from 0, gets a set of its own if there are enough.
         """
         available = sorted(os.sched_getaffinity(0))
         threads = min(threads, len(available))
@@ -65,14 +65,14 @@ class Cores:
         return cls(arms, frozenset(available) - arms or frozenset(available), tuple(forking))
 
     def locks(self, device: str) -> list[str]:
-        """Return the names of the machine-wide locks that a run on ``device`` times under."""
+        """Return the names of the machine-wide locks that a run on ``device`` holds while it times."""
         cores = [f"core-{core}" for core in self.arms]
         # A slice of a GPU may have slashes in its name, and each lock is a file of its name.
         return [*cores, f"{_DEVICE}{device_name(device).replace('/', '_')}"] if is_cuda(device) else cores
 
 
 def device_locks(locks: list[str]) -> list[str]:
-    """Return those of :meth:`Cores.locks` that are of devices."""
+    """Return those names from :meth:`Cores.locks` that are the names of devices' locks."""
     return [name for name in locks if name.startswith(_DEVICE)]
 
 
@@ -97,7 +97,7 @@ def _open(name: str) -> int:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     except PermissionError:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    if os.fstat(handle).st_nlink == 1:  # else it is another file too, by another name
+    if os.fstat(handle).st_nlink == 1:  # the mode of a file with another name (a hard link) must not change
         with contextlib.suppress(OSError):
             os.fchmod(handle, 0o666)  # whatever the umask is
     return handle
@@ -162,7 +162,7 @@ class Awake:
 def _looping(core: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-I", "-S", "-c", _LOOP, str(os.getpid()), str(core)]
     nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
-    # In a session of its own: the kernel sends SIGHUP to a process group without a parent that has a stopped member.
+    # In a session of its own: the kernel sends SIGHUP to an orphaned process group that has a stopped member.
     process = subprocess.Popen(command, stdin=nothing, stdout=pipe, stderr=nothing, start_new_session=True)
     assert process.stdout is not None
     with process.stdout as output:

@@ -15,11 +15,11 @@ from typing import Any
 from pytest_passbench.core.device import gpu_index
 
 _QUERY = ("name", "driver_version", "clocks.sm", "temperature.gpu")
-#: The reasons for throttling. Newer drivers have the first name, older ones the second.
+#: The field with the reasons for throttling. Newer drivers have the first name, older ones the second.
 _THROTTLING = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 TIMEOUT_SECONDS = 10
-#: Bits of these reasons that slow a device down: power, heat, and the hardware's own brake. Being idle and clocks
-#: that a user has set are none. Source: NVML, ``nvmlClocksEventReasons``.
+#: The bits of the reasons that slow a device down: power, heat, and the hardware's own brake. The bits of an idle
+#: device and of clocks set by a user are not among them. Source: NVML, ``nvmlClocksEventReasons``.
 _SLOWING = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
 
 

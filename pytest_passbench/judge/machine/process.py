@@ -31,7 +31,7 @@ class ProcessLimits:
     def check(self) -> None:
         """Raise UserError if a limit or the priority is lower than it was.
 
-        What is not judged by then has no record, so it counts as a failure: lowering a limit gains nothing.
+        A subgraph that is not judged by then has no record and counts as a failure: lowering a limit gains nothing.
         """
         for name, before in self._limits.items():
             now = resource.getrlimit(KINDS[name])

@@ -21,7 +21,7 @@ FIRST_SHARE = 0.7
 
 #: Phases of a subgraph's time that do not come with every pair.
 OUTSIDE_PAIRS = ("read", "build", "inputs", "wait", "end", "other", "verify", "audit", "held out")
-LATEST = 20  # costs that count, the latest
+LATEST = 20  # number of the latest costs, which alone count
 #: Guesses until costs are known: a pair without its blocks (forks, warm-up, inputs), a subgraph without its pairs.
 PAIR_COST_SECONDS, SUBGRAPH_COST_SECONDS = 0.025, 0.1
 
@@ -31,7 +31,7 @@ class Allowance:
     """The limits of a subgraph's measurement.
 
     ``pair`` is the most seconds of timed blocks of a pair, and ``seconds`` those of all pairs (None: no limit).
-    ``pairs`` is the greatest number of pairs. ``precise`` is the precision wanted of a pair's value
+    ``pairs`` is the greatest number of pairs. ``precise`` is the precision that a pair's value should have
     (:class:`~pytest_passbench.timing.rounds.Shape`).
     """
 
@@ -60,9 +60,9 @@ class Allowance:
         return self.pair * (usual / BLOCK_SECONDS if self.seconds is None else 1.0)
 
 
-#: What a subgraph may take in a run without a budget: the pairs of the first look, on a noisy machine cut short.
+#: What a subgraph may take in a run without a budget: the pairs of the first look, cut short on a noisy machine.
 DEFAULT = Allowance(pair=0.024, pairs=FIRST_LOOK)
-#: What a subgraph may take in a call of an evaluator, which is to answer soon: as many pairs, of fewer rounds.
+#: What a subgraph may take in a call of an evaluator, which must answer soon: as many pairs, of fewer rounds.
 QUICK = Allowance(pair=0.006, pairs=FIRST_LOOK)
 #: What it may take when it is measured again because noise left it open. The rounds are noisy, so pairs are longer.
 REMEASURED = Allowance(seconds=4.0, pairs=TO_EAGER.pairs[-1], precise=0.01)
@@ -76,8 +76,8 @@ class Budget:
 
     Without one (None), each subgraph has the ``usual`` allowance.
 
-    It begins with the first subgraph, not with the start of the sandboxes. Costs are known by the number of arms: a
-    subgraph with a baseline, which compiles for seconds, says little of the next candidate's without.
+    It begins with the first subgraph, not with the start of the sandboxes. Costs are kept by the number of arms: a
+    baseline compiles for seconds, so a case with one says little of the next candidate's case without one.
     """
 
     seconds: float | None
@@ -109,7 +109,7 @@ class Budget:
         left = max(0.0, share - _mean([other for _, other in values], SUBGRAPH_COST_SECONDS))
         cost = _mean([pair for pair, _ in values], PAIR_COST_SECONDS * arms / 2)
         # A short budget takes rounds away from the pairs, not pairs from the estimate, since rounds cannot remove the
-        # spread between processes. A pair has its least even so: a budget that is too short is not kept.
+        # spread between processes. A pair has MIN_PAIR_SECONDS in any case, so a run may exceed a short budget.
         pair = min(MAX_PAIR_SECONDS, max(MIN_PAIR_SECONDS, FIRST_SHARE * left / FIRST_LOOK - cost))
         return Allowance(pair, left * pair / (pair + cost))
 

@@ -1,4 +1,4 @@
-"""The CPU clock: it times blocks of calls in runners that are stopped otherwise, and has calls verified afterwards.
+"""The CPU clock: it times blocks of calls in runners that are otherwise stopped, and has calls verified afterwards.
 
 It is a :class:`~pytest_passbench.timing.measurement.Clock`. All arms of a round get the same inputs, written once.
 The second arm finds the inputs in the caches, and the first arm's data beside them. Each arm comes second in half of
@@ -36,7 +36,7 @@ Verify = Callable[[Mapping[str, Runner], Batch, int, int], None]
 
 
 class Others:
-    """The account of the arms' other processes over all pairs.
+    """The CPU time of the arms' processes other than runners, over all pairs.
 
     They get no orders between :meth:`begin` and :meth:`end`. ``used`` has by arm their CPU seconds, and the wall
     seconds in which they used them.
@@ -164,7 +164,7 @@ class CpuClock:
         self._runners[arm].watch.find_threads()
 
     def _measure_empty(self) -> None:
-        """Set what an empty block of each arm takes: the least wall time of one of eager's so far, in seconds.
+        """Set the time of an empty block of each arm: the least wall time of one of eager's so far, in seconds.
 
         The least is right, since disturbances only make a block longer, and taking off too much would favour the
         faster arm. Only eager's runner counts: a candidate could make its own overhead look large. An arm whose
@@ -238,7 +238,7 @@ class CpuClock:
         return blocks
 
     def stopped_at(self, runner: Runner, calls: int, seconds: float, first: str = EAGER) -> int | None:
-        """Stop a block of the candidate's in another runner, beside eager's or before it.
+        """Stop a block of the candidate's in another runner, after one of eager's if ``first`` is eager.
 
         Return the address of the instruction that came next ``seconds`` after the block's begin, as
         :meth:`Runner.stopped_at` does. Raises ArmFailed.

@@ -62,7 +62,7 @@ class CudaClock(CpuClock):
             self._keeper.turn = None
 
     def close(self) -> None:
-        """End the clock. The runners stay, and read what the keeper has left."""
+        """End the clock. The runners stay, and the keeper's memory stays as long as they have it mapped."""
         super().close()
         if self._keeper is not None:
             self._keeper.close()

@@ -61,7 +61,7 @@ class Noise:
 
     @property
     def delta(self) -> float:
-        """The smallest relative difference that counts as one on this machine, as far as is known."""
+        """The smallest relative difference that counts as a difference on this machine, as far as that is known."""
         floor = self.floor
         return MIN_DELTA if floor is None or len(self.sessions) < MIN_SESSIONS else max(MIN_DELTA, floor.width)
 

@@ -31,15 +31,15 @@ class CandidateReaders:
         self._arm: Arm | None = None
         #: The digest of the files in the sandbox, and their folder there.
         self._mounted = ("", "")
-        self._readers: set[str] = set()  # the digests of all candidates that the sandbox has had
+        self._readers: set[str] = set()  # the digests of all candidates whose files were in the sandbox
         self._planner: tuple[_Key, Planner] | None = None
         self._failures: dict[_Key, ArmFailure] = {}
         self._disqualified: dict[_Key, set[str]] = {}
 
     def begin(self) -> None:
-        """Begin a new run: forget all that is known of candidates, and have no file of theirs in the sandbox.
+        """Begin a new run: forget the candidates, their failures and their disqualified passes.
 
-        The sandbox removes the files when it gets those of the next candidate.
+        The next candidate's files are put into the sandbox anew, which removes the files that are there.
         """
         self.forget()
         self._mounted = ("", "")
@@ -65,7 +65,7 @@ class CandidateReaders:
             self.forget()
             where = candidate.folder(passes)
             inside = Path(self._show(candidate)) / where
-            assert self._arm is not None  # and none that has taken its place since: it would not have the files
+            assert self._arm is not None  # :meth:`arm` may start another one, which would not have the files
             reader = start_reader(self._arm, str(inside), passes)
             self._planner = key, Planner(reader, self._builder, self._triton, self._policy, passes.path, where)
         planner = self._planner[1]
@@ -79,14 +79,14 @@ class CandidateReaders:
         return planner
 
     def _show(self, candidate: Candidate) -> str:
-        """Have a candidate's files in the sandbox. Return their folder there."""
+        """Put a candidate's files into the sandbox, unless they are there. Return their folder there."""
         if self._mounted[0] != candidate.content_hash:
             with tempfile.TemporaryFile() as file:
                 if pack(candidate.path, file) != candidate.content_hash:
                     remedy = "change no file of it until the run ends"
                     raise UserError("was changed while it was being judged", where=candidate.path, remedy=remedy)
                 folder = self.arm().show(file)
-                if folder is None:  # left by the candidate before, in a state that cannot be cleaned
+                if folder is None:  # the candidate before left the sandbox in a state that cannot be cleaned
                     self.close()
                     folder = self.arm().show(file)
             if folder is None:
@@ -111,7 +111,7 @@ class CandidateReaders:
         return tuple(item for item in read if item["name"] not in disqualified)
 
     def disqualify(self, candidate: Candidate, passes: PassDir, stems: set[str]) -> None:
-        """Disqualify passes that broke a rule from now on. If ``stems`` names none of them, all of them are."""
+        """Disqualify passes ``stems``, which broke a rule, from now on; all passes if none of these is there."""
         disqualified = stems & set(passes.stems) or set(passes.stems)
         self._disqualified.setdefault((candidate.content_hash, passes.path), set()).update(disqualified)
 

@@ -1,6 +1,6 @@
 """Answers templates' requests: it turns a match of a pass into a launch plan with compiled kernels.
 
-What a plan returns is held against the dtypes and shapes of the operators that it replaces.
+The dtypes and shapes that a plan returns are compared with those of the operators that it replaces.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from pytest_passbench.suite.allowlist import resolve
 
 #: A place in a kernel, as Python states it: the name of its module, its own name, and a line of its text.
 _KERNEL_PLACE = re.compile(r"<passbench_kernel_\w+\.(?P<name>\w+)>:(?P<line>\d{1,6})")
-TOO_SLOW_BEFORE = "out"  # the phase of a time-out of passes that were not tried: they took too long before
+TOO_SLOW_BEFORE = "out"  # the phase in a record if passes were not tried, since they took too long before
 MAX_LIBRARY_BYTES = 64 << 20  # of a plan's compiled kernels, and of all plans' that the judge keeps in memory
 
 
 def mismatch(request: Request, plan: LaunchPlan) -> Mismatch | None:
     """Return the first value of a plan that differs from what the replaced operators give, or None if none does.
 
-    A value may be of any form if nothing uses it, and if the operators' form depends on values.
+    A value may be of any form if nothing uses it, or if the form that the operators give depends on values.
     """
     for number, (operand, expected) in enumerate(zip(plan.returns, request.results, strict=False), 1):
         actual = Result(operand.form.dtype, operand.form.shape)
@@ -72,9 +72,9 @@ def mismatch(request: Request, plan: LaunchPlan) -> Mismatch | None:
 
 
 def zeros(request: Request, plan: LaunchPlan) -> dict[str, Any]:
-    """Return the message with a plan of zeros in place of ``plan``, of the forms that the replaced operators give.
+    """Return a message whose plan, in place of ``plan``, returns zeros in the forms that the replaced operators give.
 
-    With it the operators behind the match still run, so the other matches of the graph are found.
+    With it the operators that follow the match still run, so the other matches of the graph are found.
     """
     pairs = zip(plan.returns, request.results, strict=True)
     forms = [x.form if expected is None else contiguous(expected.dtype, expected.shape) for x, expected in pairs]
@@ -93,11 +93,11 @@ class Planner:
     policy: Policy
     root: Path
     folder: str
-    #: The passes of which the case's program has asked something.
+    #: The passes that the case's program has asked for a plan, and those that it has asked for regions.
     asked: set[str] = field(default_factory=set)
     #: The pass that gave no answer in time, if the case ended by that.
     late: frozenset[str] = frozenset()
-    #: Told of each answer, with the name of its pass, by a survey: it goes on after a plan of another shape.
+    #: Called with a pass's name and its answer, if a survey sets it. A plan of another shape is no failure then.
     on_answer: Callable[[str, Answer], None] | None = None
     _too_slow: Mapping[frozenset[str], str] = field(default_factory=dict)
     _answers: dict[str, Answer] = field(default_factory=dict)
@@ -106,11 +106,11 @@ class Planner:
     _regions: dict[str, list[list[str]]] = field(default_factory=dict)  # by pass and graph
 
     def begin(self, out: Mapping[frozenset[str], str]) -> None:
-        """Begin a case. ``out`` has passes that took too long together, with the subgraph of the task on which."""
+        """Begin a case. ``out`` maps passes that took too long together to the task's subgraph where they did so."""
         self.asked, self.late, self._too_slow = set(), frozenset(), out
 
     def _ask(self, name: str) -> None:
-        """Note that a pass is asked. Raises ArmFailure if it, or it with others, is out for this task."""
+        """Note that a pass is asked. Raises ArmFailure if it, alone or with others asked, is out for this task."""
         self.asked.add(name)
         for group, subgraph in self._too_slow.items():
             if group <= self.asked:
@@ -133,7 +133,7 @@ class Planner:
 
         Raises ArmFailure if there is no plan, with a finding if a rule is broken. It also raises ArmFailure if the
         plan returns another shape or a narrower dtype than the operators that it replaces, since its kernel may write
-        beyond it. A wider dtype may be undone by the operators that follow, so the outputs decide.
+        out of bounds. The operators that follow may undo a wider dtype, so the outputs decide.
         """
         planned = self.answer_or_mismatch(data, capability)
         if self.on_answer is not None:
@@ -144,9 +144,9 @@ class Planner:
         return planned
 
     def answer_or_mismatch(self, data: Any, capability: int | None = None) -> Answer:
-        """Return the answer to a template's request as :meth:`answer` does, but also if it has a ``mismatch``.
+        """Return the answer to a template's request as :meth:`answer` does, even if it has a ``mismatch``.
 
-        Unless that is a wider dtype, the message is the plan of zeros that stands in for it.
+        Unless the mismatch is a wider dtype, the message has the plan of :func:`zeros`.
         """
         try:
             request = parse.request(data)
@@ -162,9 +162,9 @@ class Planner:
     def regions(self, name: str, graph: str, here: bool = False) -> list[list[str]]:
         """Return the regions of a template's graph that a pass supports. Raises ArmFailure if it fails.
 
-        ``here`` as in :meth:`ReaderProcess.regions`: the planner must not be asked for plans after that.
+        ``here`` is that of :meth:`ReaderProcess.regions`. If it is set, ask this planner for no plans afterwards.
 
-        The failure is a violation if they are no regions of the graph: only a process that was tampered with says so.
+        An answer that is not regions of the graph is a violation: only a reader that was tampered with gives it.
         """
         question = f"{name} (its regions)"
         self._ask(question)
@@ -221,7 +221,7 @@ class Planner:
         return f"{self.root / text.file}:{text.lines.get(line, text.line)}"
 
     def _failure(self, name: str, rejected: Rejected) -> ArmFailure:
-        """Return a refusal as a failure: a violation, a wrapper that no plan can express, a compiler's error."""
+        """Return a refusal as a failure: a violation, a wrapper that no plan can express, or a compiler's error."""
         if isinstance(rejected, CompileFailed):
             return ArmFailure("compile_fail", "compile", explained(rejected, self.root, name))
         layer, rule = rejected.layer, rejected.rule
@@ -237,10 +237,10 @@ class Planner:
         return ArmFailure("integrity", layer, describe(finding), (finding,), frozenset({name}))
 
     def _kernels(self, plan: LaunchPlan, capability: int | None) -> tuple[dict[str, Any], tuple[bytes, ...], bool]:
-        """Return the part of a template's answer about the plan's kernels, the compiled kernels, and ``fruitful``.
+        """Return the message's part about the plan's kernels, the compiled kernels, and :attr:`Answer.fruitful`.
 
-        Triton's interpreter takes a kernel's text. A device takes machine code, and gets no text. ``written`` are the
-        arguments that the plan writes to.
+        Triton's interpreter takes a kernel's text. A device takes machine code, and gets no text. The part's
+        ``written`` are the arguments that the plan writes to.
         """
         libraries: list[BuiltLibrary] = []
         texts: dict[int, KernelText] = {}
@@ -276,7 +276,7 @@ class Planner:
         return message, tuple(compiled), returns_written(plan, writes)
 
     def _keep(self, compiled: list[bytes]) -> None:
-        """Keep a plan's kernels. If all are too large together, forget the earlier answers. Raises Rejected."""
+        """Note a plan's kernels. If all kept ones together are too large, forget earlier answers. Raises Rejected."""
         _check_size(compiled)
         self._compiled.update(compiled)
         if sum(map(len, self._compiled)) > MAX_LIBRARY_BYTES:

@@ -33,9 +33,9 @@ READING = ("load", "plan", "wrapper")  # the phases of a record in which a reade
 RECORDINGS = 2  # of each wrapper's call, which must agree
 MAX_PROCESSES = 64  # of a candidate while its passes are read
 MAX_MEMORY_BYTES = 4 << 30  # of all of them together
-LOADING_SECONDS = 10.0  # of the processor's time, to load passes where no case's deadline holds
-MIN_SECONDS = 0.01  # for an answer that has begun
-POLL_SECONDS = 0.25  # between two looks at what the processes take
+LOADING_SECONDS = 10.0  # of CPU time, to load passes if no case's deadline holds
+MIN_SECONDS = 0.01  # to receive an answer whose first bytes came just before the deadline
+POLL_SECONDS = 0.25  # between two checks of the processes' number, memory and time
 FREEZE_TIMEOUT_SECONDS = 1.0  # for all processes of a sandbox to stop. A process that waits in vfork never stops
 #: Rules whose breach is a violation. Other refusals are failures: the wrapper does something that no plan can hold.
 VIOLATIONS = frozenset({"torch-op", "regions"})
@@ -43,7 +43,7 @@ VIOLATIONS = frozenset({"torch-op", "regions"})
 
 @dataclass(frozen=True)
 class LibrarySource:
-    """The text of a C++ library. ``file`` and ``line`` load it; they are empty and 0 outside the pass directory."""
+    """The text of a C++ library, loaded at ``file`` and ``line`` (empty and 0 if not in the pass directory)."""
 
     source: str
     flags: tuple[str, ...]
@@ -68,7 +68,7 @@ class ReaderProcess:
     def __init__(
         self, arm: Arm, channel: socket.socket, log: Any, folder: str, passes: PassDir, pid: int | None
     ) -> None:
-        """Take over a forked process, whose id may be known. ``folder`` is where the ``passes`` are inside."""
+        """Take over a forked process. ``folder`` has the ``passes`` inside. ``pid`` is the host's id, if known."""
         self.arm, self._channel, self._log, self._folder, self._passes = arm, channel, log, folder, passes
         self._pid = pid
         self._reports: list[dict[str, Any]] | None = None
@@ -81,7 +81,7 @@ class ReaderProcess:
             answer = self._hear(replies.READ, "load")
             if answer["status"] != "ready":
                 raise ArmFailure("compile_fail", "load", self._outside(answer["message"]))
-            # Passes are disqualified by their names.
+            # Passes are disqualified by their names, so a reader must not choose the names.
             if tuple(item["name"] for item in answer["passes"]) != self._passes.stems:
                 raise ArmFailure("integrity", "load", "the passes that were read are not those of the candidate")
             self._reports = [
@@ -101,9 +101,9 @@ class ReaderProcess:
         return libraries, answer["triton"]
 
     def regions(self, name: str, graph: str, here: bool) -> list[list[str]]:
-        """Return the regions of a graph that a pass supports, as it says. Raises ArmFailure if it fails.
+        """Return the regions of a graph that a pass says it supports. Raises ArmFailure if it fails.
 
-        The pass is asked in the process itself if ``here``, else in a fork, where it finds nothing of earlier calls.
+        The pass runs in the process itself if ``here``, else in a fork, where it finds no state of earlier calls.
         """
         self._send({"op": "regions", "name": name, "graph": graph, "here": here}, "plan")
         ((kind, content),) = self._hear(replies.REGIONS, "plan").items()
@@ -115,14 +115,14 @@ class ReaderProcess:
     def record(self, request: Request, policy: str) -> LaunchPlan | str:
         """Return the plan of a wrapper's call, on which all recordings agree.
 
-        Of a region it may be the reason why the wrapper leaves it to eager. Raises Rejected if there is no such plan
-        or they differ, ArmFailure if the wrapper raises, or the process fails.
+        For a region, return the reason instead if the wrapper leaves it to eager. Raises Rejected if the call has no
+        valid plan or the recordings differ, ArmFailure if the wrapper raises or the process fails.
         """
         seeds = [secrets.randbits(62) for _ in range(RECORDINGS)]
         self._send({"op": "record", "request": request.to_data(), "policy": policy, "seeds": seeds}, "plan")
         answers: list[dict[str, Any]] = []
         while len(answers) < RECORDINGS and all("plan" in answer for answer in answers):
-            answers.append(self._hear(replies.RECORDED, "plan"))  # all that come, so that none is left for later
+            answers.append(self._hear(replies.RECORDED, "plan"))  # an unread one would be taken for a later answer
         if "left" in answers[-1] and request.region:
             return printable(self._outside(answers[-1]["left"]))
         first, *others = (self._plan(request, answer) for answer in answers)
@@ -186,8 +186,8 @@ class ReaderProcess:
     def _wait(self, deadline: float, phase: str) -> None:
         """Wait for an answer.
 
-        Raises TimeoutError, ProtocolError if the process has ended, ArmFailure if the sandbox takes too much. A
-        process that it has started may hold the channel open after its end, so it is looked at itself.
+        Raises TimeoutError, ProtocolError if the reader has ended, ArmFailure if the sandbox takes too much. Another
+        process may hold the channel open after the reader's end, so the reader itself is checked.
         """
         while not self._answers(POLL_SECONDS):
             if time.monotonic() > deadline:
@@ -231,7 +231,7 @@ class ReaderProcess:
 
 
 def is_without_answer(arm: ArmResult) -> bool:
-    """Return True if a reader gave no answer. It is replaced then."""
+    """Return True if a reader gave no usable answer, so that the caller must replace it."""
     return arm.status in ("crash", "timeout", "integrity") and arm.phase in READING
 
 
@@ -265,5 +265,5 @@ def freeze(arm: Arm) -> None:
 
 
 def named(file: str, folder: Path | str) -> str:
-    """Return the path of a file of ``folder`` within the candidate. An empty ``file`` stays empty."""
+    """Return the path of a ``file`` of ``folder``. If either is empty, return ``file`` as it is."""
     return f"{folder}/{file}" if folder and file else file

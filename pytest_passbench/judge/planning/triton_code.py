@@ -21,7 +21,7 @@ MAX_SHOWN_CHARACTERS = 2000  # of the reason why a configuration was not compile
 def checked_text(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path) -> KernelText:
     """Return the checked text of a plan's kernel number ``number``. ``root`` is the pass directory.
 
-    Raises Rejected if the text breaks a rule or is not there, and if a launch of the plan does not fit it.
+    Raises Rejected if the text is missing or breaks a rule, or if a launch of the plan does not fit it.
     """
     text = kernel_text(root, KernelReference.read(kernel.reference))
     for launch in plan.triton_launches:
@@ -48,10 +48,10 @@ def machine_code(
 ) -> tuple[dict[str, Any], bytes]:
     """Compile every launch of a plan. Return a description, JSON-ready, and the machine code in one piece.
 
-    The ``binaries`` lie in it one after the other. ``launches`` has a binary's number for each of the plan's, or why
-    it was not compiled. ``texts`` are the texts of the Triton kernels, by the kernels' numbers.
+    The description's ``binaries`` give the place of each binary in that piece. Its ``launches`` have, for each launch
+    of the plan, a binary's number, or why it was not compiled. ``texts`` has the Triton kernels by their numbers.
 
-    ``patience`` returns the seconds that compiling a kernel may take now, or raises an error if there are none.
+    ``patience`` returns the seconds that compiling a kernel may take now, or raises an error if none are left.
 
     A configuration of a tuned launch may fail if another one does not. Raises Rejected if a kernel can't be
     compiled, or if a launch does not fit its kernel.

@@ -1,6 +1,6 @@
 """The verification of calls that are drawn after their block, over all rounds of a subgraph.
 
-Any verified call may be judged by float64, since eager in float64 can be called after the probe too.
+Any verified call may be compared with float64, since eager in float64 can be called after the probe too.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from pytest_passbench.protocol import Layout
 from pytest_passbench.timing.measurement import FEWEST_PAIRS
 
 HALVES = (torch.bfloat16, torch.float16)
-MAX_SECONDS = 0.001  # expected, of all later references of a subgraph
+MAX_SECONDS = 0.001  # expected for all references of a subgraph (outputs in float64) after the probe
 EXPECTED_CALLS = 16  # that are verified after the probe
 NULL_CALLS = 2  # that null answers are tried on
-OVERWRITTEN_CALLS = 3  # after each round, and of each candidate. In processes with an allocator some may be elsewhere
-LATE_SHARE = 1 / 3  # of a stretch of later rounds as long as the first, on average
+OVERWRITTEN_CALLS = 3  # after each round, for each candidate. The allocator may use other memory in the next round
+LATE_SHARE = 1 / 3  # drawn rounds, on average, in a stretch of later rounds that is as long as the first one
 OVERWRITTEN_SHARE = 0.8  # of the verified calls have an output where a line was overwritten after the round before
 
 
@@ -60,8 +60,8 @@ class WrongCall:
 class LateFloat64:
     """The probe's runner of eager in float64, which stays stopped except for a call now and then.
 
-    A verified call gets a reference by chance. The chance is such that they take :data:`MAX_SECONDS` on average.
-    A call gets one in any case if the checker asks for it.
+    A verified call gets a reference by chance. The chance is such that all references take :data:`MAX_SECONDS` on
+    average. A call gets one in any case if the checker asks for it.
     """
 
     def __init__(self, runner: Runner, bench: Bench, seconds: float) -> None:
@@ -77,8 +77,8 @@ class LateFloat64:
         """Return the outputs in float64 on these inputs. Return None for most calls, unless ``always`` is set.
 
         ``changed`` has the indices of the inputs that differ from those of the call before; None stands for all.
-        It overwrites the first slot of the pages, so it comes after all else that is read of a block. A failure ends
-        the runner and concerns nobody.
+        The call overwrites the first slot of the pages, so everything else of a block must be read before. A failure
+        ends the runner, and is no arm's failure.
         """
         by_chance = self._draws.random() < self._chance
         if self._runner is None or not (always or by_chance):
@@ -115,17 +115,17 @@ def refuse_mostly_nan(expected: Sequence[Output]) -> None:
 def accepts_left_out(
     late: LateFloat64, references: Sequence[ReferenceOutput], values: Sequence[torch.Tensor], mutates: bool
 ) -> bool | None:
-    """Return True if an answer without one of the large inputs is as accurate as eager's. None: eager gave no answer.
+    """Return True if an answer without one of the large inputs is as accurate as eager's; None if eager has failed.
 
-    ``references`` are those of the call with these ``values``. ``mutates`` says whether the graph changes inputs. It
-    overwrites the first slot of the pages.
+    ``references`` are those of the call with these ``values``. ``mutates`` says whether the graph changes inputs. The
+    first slot of the pages is overwritten.
     """
     before: int | None = None
     for index, _, others in inputs_left_out(values):
         changed = None if mutates or before is None else (before, index)
         answer, before = late.outputs(others, always=True, changed=changed), index
         if answer is None:
-            return None  # the process has ended, so no other question has an answer either
+            return None  # the process has ended, so no further call has an answer either
         pairs = zip(references, answer, strict=True)
         if all(reference.accepts(output.value) for reference, output in pairs):
             return True
@@ -136,10 +136,10 @@ class DrawnRounds:
     """Rounds of a pair that the judge looks at, drawn by chance, one at least in each pair.
 
     A kernel can tell that a round was looked at: by the time between its blocks, by its inputs, or by pages that only
-    the judge touches. So this must not make the rounds that follow safer. After a drawn round the next one is drawn
-    as the first one was, over as many rounds as each pair has, whether or not the pair has so many left. A kernel
-    that saw a round drawn is thus where it was when the pair began: the next m of n rounds hold one with chance m/n.
-    While none is drawn, the chance of the next only rises. A pair has e - 1 = 1.7 on average (1.4 of 4 rounds).
+    the judge touches. This must not make the rounds that follow safer for it. So after a drawn round the next one is
+    drawn as the first one was, over as many rounds as each pair has, whether or not the pair has so many left. Then
+    all is as when the pair began: the next m of n rounds hold a drawn one with chance m/n. While none is drawn, the
+    chance of the next only rises. A pair of many rounds has e - 1 = 1.7 drawn ones on average, a pair of 4 has 1.4.
 
     Rounds beyond the first ones, which only some pairs have, are drawn each by itself.
     """
@@ -173,9 +173,9 @@ class Checker:
         self.null_from, self.null_accurate = NEVER, True
         #: The first call in which the candidate's answer in half precision was not correct at t.
         self.wrong_call: WrongCall | None = None
-        #: An answer with an input left out is as accurate as eager's.
+        #: True if an answer with an input left out is as accurate as eager's.
         self.accepts_left_out = False
-        #: Eager in float64 for some of the calls after the probe, if there is one; and the seconds of judging by one.
+        #: Eager in float64 for some of the calls after the probe, if it runs, and the seconds of the last comparison.
         self.late: LateFloat64 | None = None
         self.reference_seconds = 0.0
         self.dtypes: list[str] = []
@@ -183,7 +183,7 @@ class Checker:
         self._rounds: DrawnRounds | None = None
         self._pairs_left = math.inf
         self._null_calls = 0
-        self._overwritten: list[tuple[str, int]] = []  # arm and address of what was overwritten after a round
+        self._overwritten: list[tuple[str, int]] = []  # arms and addresses of lines overwritten after the last round
         self._tables: dict[str, bytes] = {}  # by arm, where the outputs of this pair's first block lay
         self._first: tuple[list[ReferenceOutput], list[torch.Tensor]] | None = None
 
@@ -193,7 +193,7 @@ class Checker:
         self._pairs_left = self._rng.randint(1, FEWEST_PAIRS)
 
     def after_round(self, runners: Mapping[str, Runner], batch: Batch, calls: int, before: int) -> None:
-        """Verify one call of the round just finished, or none, by chance. All calls are equally likely.
+        """Verify one call of the round just finished, or none, by chance. Most such calls wrote to overwritten lines.
 
         Each pair has one at least, whatever it costs (:class:`DrawnRounds`). In one of the first pairs, the first one
         has a reference. ``before`` is the number of earlier rounds of the same pair. Raises ArmFailed.
@@ -229,8 +229,8 @@ class Checker:
     def _look_at_places(self, runners: Mapping[str, Runner], calls: int, before: int) -> None:
         """Check that outputs lie where they lay in the pair's first block, if the engine makes the calls.
 
-        A program could write what is the same in every answer, such as the zeros beside a diagonal, into the memory of
-        many blocks beforehand.
+        A program could write what is the same in every answer, such as the zeros beside a diagonal, beforehand, into
+        memory for many blocks.
         """
         for arm in (arm for arm in runners if arm in (CANDIDATE, REFERENCE)):
             runner = runners[arm]
@@ -242,7 +242,7 @@ class Checker:
                 standing = self.standings.setdefault(arm, Standing())
                 if table != self._tables[arm] and standing.status == RAN:
                     standing.status = "integrity"
-                    standing.message = "outputs lie in other memory than in an earlier block; the engine's stay in place"
+                    standing.message = "outputs lie in other memory than in an earlier block: the engine never moves them"
 
     def check(self, runners: Mapping[str, Runner], batch: Batch, call: int, referenced: bool = False) -> None:
         """Compare the outputs of a call, in any case with float64 if it is ``referenced``. Raises ArmFailed."""
@@ -287,9 +287,10 @@ class Checker:
         distances: Mapping[str, Sequence[float]],
         always: bool,
     ) -> list[Output] | None:
-        """Return the outputs in float64 by chance, ``always``, or because an arm's answer is worse than before.
+        """Return the outputs in float64 if ``always`` is set, if an arm's answer is worse than before, or by chance.
 
-        Else a program could be exact only in the call that is always compared with float64.
+        Else a program could be exact only in the call that is always compared. An arm whose answer is far worse than
+        before loses its accuracy if there are no such outputs (None).
         """
         accuracies = {arm: self.standings[arm].accuracy for arm in levels}
         doubtful = any(item.is_doubtful(levels[arm], distances[arm]) for arm, item in accuracies.items())
@@ -357,7 +358,7 @@ class Checker:
     def use_later(self, late: LateFloat64, bench: Bench) -> None:
         """Take over eager in float64 for the calls after the probe, and try to leave out each large input.
 
-        If an answer without one of them is as accurate as eager's, then a null answer is. Each content is tried once.
+        An answer without one of them is a null answer. Each content of a subgraph is tried once by a judge.
         """
         self.late = late
         if self._first is not None:

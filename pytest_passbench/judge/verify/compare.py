@@ -84,7 +84,7 @@ def _compare_output(name: str, eager: Output, output: Output, tolerance: int, ve
 
 
 def share(part: int, whole: int) -> str:
-    """Return how many elements of all: ``12 of 73,728 elements (0.016 %)``. Only all of them are 100 %."""
+    """Return a number of elements in words: ``12 of 73,728 elements (0.016 %)``. Only the whole is given as 100 %."""
     percent = 100 * part / max(whole, 1)
     percentage = f"{percent:.2g}" if percent < 99 else f"{percent if part == whole else min(percent, 99.9):.3g}"
     return f"{part:,} of {whole:,} elements ({percentage} %)"

@@ -1,6 +1,6 @@
 """Checks that outputs share no more memory than eager's do, and that inputs are as the judge wrote them.
 
-An output belongs to its caller, so the next call of a block must not overwrite it, and the judge may do so.
+An output belongs to its caller, so the next call of a block must not overwrite it, and the judge may overwrite it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Addresses = npt.NDArray[np.uint64]
 def owners(runner: Runner, layout: Layout, outputs: Sequence[Output], slot: int) -> list[set[int]]:
     """Return the owners of each output's memory: an input, or earlier outputs that it overlaps; none if it is fresh.
 
-    Inputs are given by their index. Earlier outputs are counted on from the number of inputs. ``slot`` is the call's.
+    An input has its index as its number, an output its index plus the number of inputs. ``slot`` is the call's.
     """
     first = runner.hello["pages"] + slot * layout.stride
     owned_by: list[set[int]] = []
@@ -45,18 +45,18 @@ def owners(runner: Runner, layout: Layout, outputs: Sequence[Output], slot: int)
 
 
 def _overlaps(output: Output, other: Output) -> bool:
-    """Return True if both are tensors with elements, from first to last of which they have memory in common."""
+    """Return True if both are tensors with elements, and the memory from first to last element overlaps."""
     size, other_size = (0 if item.value is None else item.form.span for item in (output, other))
     begins = output.address < other.address + other_size and other.address < output.address + size
     return begins and size > 0 and other_size > 0
 
 
 def overwrite(runner: Runner, layout: Layout, calls: Sequence[int], rng: random.Random) -> list[int]:
-    """Write drawn bytes to a drawn line of each call's outputs. Return their addresses, if outputs are in memory.
+    """Write up to :data:`LINE_BYTES` drawn bytes to a drawn place in the outputs of ``calls``. Return the addresses.
 
-    Outputs in inputs or on a device are left alone. Outputs of the next block lie there. A program that recognises
-    its own answer, by a pattern in some elements, could leave out what never changes, such as the zeros beside a
-    diagonal. Raises ArmFailure if there is no such memory.
+    Outputs in inputs or on a device are left alone. The next block's outputs lie in the same memory. A program that
+    recognises its own answer there, by a pattern in some elements, could else leave out what never changes, such as
+    the zeros beside a diagonal. Raises ArmFailure if the memory cannot be written to.
     """
     pages = range(runner.hello["pages"], runner.hello["pages"] + layout.size)
     forms, lines = read_forms(runner), list[int]()

@@ -92,7 +92,7 @@ def read_call(runner: Runner, call: int, like: Sequence[Output] = ()) -> list[Ou
     the judge allocate more memory than eager's outputs take.
     """
     places = stated(runner, call)
-    copies = runner.fetch(call)  # after the forms are read, since those stated within the block count
+    copies = runner.fetch(call)  # only now, since the forms that were stated within the block count
     expected = [output.form for output in like] if like else [None] * len(places)
     return [
         _output(runner, address, form, copies[i] if copies else None, expected[i])

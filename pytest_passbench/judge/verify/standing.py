@@ -60,7 +60,7 @@ class Accuracy:
         self._within = self._within and all(errors.within for errors in call)
 
     def is_doubtful(self, levels: Sequence[int], distances: Sequence[float] = ()) -> bool:
-        """Return True if an output of a call is worse than in all calls with references, by its level or in the mean.
+        """Return True if an output is worse than in all calls with references, by its level or by its mean distance.
 
         The level alone is not enough: one element that is bad in every call would hide that others are bad in some.
         """
@@ -72,8 +72,8 @@ class Accuracy:
     def is_far_worse(self, levels: Sequence[int], null_from: int) -> bool:
         """Return True if the calls with references say nothing of a call with these ladder levels.
 
-        So it is if an output's level is more than :data:`MAX_WORSE` worse than in any of them. It is so too if the
-        level is worse at all, and a null answer has it as well (``null_from``).
+        This holds if an output's level is more than :data:`MAX_WORSE` worse than in any of them. It also holds if an
+        output's level is worse at all, and the greatest level is one at which null answers pass (``null_from``).
         """
         if not self.levels:
             return False  # nothing was referenced, so nothing is concluded
@@ -137,7 +137,7 @@ def _sum_of_sizes(values: torch.Tensor) -> float:
 def far_share(expected: torch.Tensor | None, answer: torch.Tensor | None) -> float:
     """Return the share of elements that rounding does not explain. It is 0 for tensors that cannot be compared.
 
-    One whole number may be that of a tie, such as the place of the greatest element.
+    One differing integer does not count: a tie may decide it, as for the index of the greatest element.
     """
     if expected is None or answer is None or expected.shape != answer.shape or expected.dtype != answer.dtype:
         return 0.0

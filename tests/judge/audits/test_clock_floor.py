@@ -43,8 +43,7 @@ def test_a_block_below_the_floor_is_a_violation(bench, monkeypatch, pipeline):
 def taken_over_at_times(monkeypatch, pairs, disturbs):
     """Have timed blocks take a hundredth of the time: every second one, in so many of six pairs.
 
-    With ``disturbs`` the others touch memory, and take so many times as long. Else every block of those pairs is taken
-    over.
+    With ``disturbs`` the others touch memory, and take so many times as long. Else all blocks of those pairs are fast.
     """
     run, fresh, counts = CpuClock._run, CpuClock.fresh, {"pairs": 0, "blocks": 0}
 
@@ -58,7 +57,8 @@ def taken_over_at_times(monkeypatch, pairs, disturbs):
             return taken
         counts["blocks"] += 1
         fast = not disturbs or counts["blocks"] % 2 > 0
-        return replace(taken, wall=taken.wall * 0.01) if fast else replace(taken, wall=taken.wall * disturbs, touched=100)
+        wall = taken.wall * (0.01 if fast else disturbs)
+        return replace(taken, wall=wall, touched=taken.touched if fast else 100)
 
     monkeypatch.setattr(CpuClock, "fresh", begun)
     monkeypatch.setattr(CpuClock, "_run", changed)
@@ -195,7 +195,7 @@ TEMPLATE = SimpleNamespace(idles=True, arm=SimpleNamespace(settings=SimpleNamesp
 
 
 def measured(ratio, half_width, per_call=5e-6, greatest=None):
-    """Return rounds with this estimate. A call of the candidate's takes ``per_call`` seconds, by the ratio to eager's.
+    """Return rounds with this estimate. By it a call of the candidate's takes ``per_call`` seconds.
 
     ``greatest`` is the greatest ratio of a pair, if that is another one.
     """
