@@ -131,7 +131,8 @@ class Trial:
         bench, templates = self.bench, self._templates.ready
         program = templates[EAGER].effects
         verified = bench.secret.stream("verified calls")
-        checker = Checker(bench.inputs, bench.layout, program, bench.tolerance, verified)
+        by_engine = {arm for arm, template in templates.items() if template.native(program)}
+        checker = Checker(bench.inputs, bench.layout, program.mutated, bench.tolerance, verified, by_engine)
 
         def after_round(runners: Mapping[str, Runner], batch: Batch, calls: int, before: int) -> None:
             checker.after_round(runners, batch, calls, before)

@@ -22,7 +22,6 @@ from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, FLOAT64, REFERENCE
 from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.judge.arms.template import GraphEffects
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch, Inputs
 from pytest_passbench.judge.verify.compare import Comparison, compare, null_from
@@ -164,10 +163,17 @@ class Checker:
     """The checker of a subgraph, which compares outputs with eager's for calls drawn once the round is over."""
 
     def __init__(
-        self, inputs: Inputs, layout: Layout, program: GraphEffects, tolerance: int, rng: random.Random
+        self,
+        inputs: Inputs,
+        layout: Layout,
+        mutated: Sequence[int],
+        tolerance: int,
+        rng: random.Random,
+        by_engine: Collection[str] = (),
     ) -> None:
-        self._inputs, self._layout, self._program, self._mutated = inputs, layout, program, tuple(program.mutated)
-        self._tolerance, self._rng = tolerance, rng
+        """Set up for a subgraph. ``by_engine`` are the arms whose blocks the engine makes."""
+        self._inputs, self._layout, self._mutated = inputs, layout, tuple(mutated)
+        self._tolerance, self._rng, self._by_engine = tolerance, rng, by_engine
         self.standings: dict[str, Standing] = {}
         self.eager_errors: list[float] = []
         self.null_from, self.null_accurate = NEVER, True
@@ -232,17 +238,15 @@ class Checker:
         A program could write what is the same in every answer, such as the zeros beside a diagonal, beforehand, into
         memory for many blocks.
         """
-        for arm in (arm for arm in runners if arm in (CANDIDATE, REFERENCE)):
-            runner = runners[arm]
-            if runner.template.native(self._program):
-                with blaming(arm):
-                    table = output_table(runner, calls)
-                if before == 0:
-                    self._tables[arm] = table
-                standing = self.standings.setdefault(arm, Standing())
-                if table != self._tables[arm] and standing.status == RAN:
-                    standing.status = "integrity"
-                    standing.message = "outputs lie in other memory than in an earlier block: the engine never moves them"
+        for arm in (arm for arm in runners if arm in (CANDIDATE, REFERENCE) and arm in self._by_engine):
+            with blaming(arm):
+                table = output_table(runners[arm], calls)
+            if before == 0:
+                self._tables[arm] = table
+            standing = self.standings[arm]
+            if table != self._tables[arm] and standing.status == RAN:
+                standing.status = "integrity"
+                standing.message = "outputs lie in other memory than in an earlier block; the engine's never do"
 
     def check(self, runners: Mapping[str, Runner], batch: Batch, call: int, referenced: bool = False) -> None:
         """Compare the outputs of a call, in any case with float64 if it is ``referenced``. Raises ArmFailed."""

@@ -43,7 +43,7 @@ def test_a_block_below_the_floor_is_a_violation(bench, monkeypatch, pipeline):
 def taken_over_at_times(monkeypatch, pairs, disturbs):
     """Have timed blocks take a hundredth of the time: every second one, in so many of six pairs.
 
-    With ``disturbs`` the others touch memory, and take so many times as long. Else all blocks of those pairs are fast.
+    With ``disturbs`` the others touch memory and are that many times longer. Else all blocks of these pairs are fast.
     """
     run, fresh, counts = CpuClock._run, CpuClock.fresh, {"pairs": 0, "blocks": 0}
 

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.arms.template import GraphEffects
 from pytest_passbench.judge.verify.checker import Checker
 from pytest_passbench.judge.verify.memory import overlap, owners, shared_by_calls, shares_more
 from pytest_passbench.judge.verify.outputs import OutputForm, read_call
@@ -128,7 +127,7 @@ def test_what_eager_shares_between_calls_may_be_shared():
 
 def test_each_call_of_a_block_is_as_likely_verified_as_any_other(monkeypatch):
     drawn: Counter[int] = Counter()
-    checker = Checker(SimpleNamespace(), LAYOUT, GraphEffects([], 1), -5, random.Random(7))
+    checker = Checker(SimpleNamespace(), LAYOUT, (), -5, random.Random(7))
     monkeypatch.setattr(checker, "check", lambda runners, batch, call, _certain=False: drawn.update([call]))
     checker.expect_pairs(rounds=16)
     blocks, length = 60_000, 7
@@ -142,7 +141,7 @@ def test_each_call_of_a_block_is_as_likely_verified_as_any_other(monkeypatch):
 
 
 def test_rounds_of_a_pair_that_goes_on_are_verified_too(monkeypatch):
-    checker = Checker(SimpleNamespace(), LAYOUT, GraphEffects([], 1), -5, random.Random(7))
+    checker = Checker(SimpleNamespace(), LAYOUT, (), -5, random.Random(7))
     checked = []
     monkeypatch.setattr(checker, "check", lambda *_asked: checked.append(number % 24))
     checker.expect_pairs(rounds=16)
@@ -154,7 +153,7 @@ def test_rounds_of_a_pair_that_goes_on_are_verified_too(monkeypatch):
 def test_one_of_the_first_pairs_has_a_reference_in_its_first_verified_call(monkeypatch):
     places = Counter()
     for seed in range(100):
-        checker = Checker(SimpleNamespace(), LAYOUT, GraphEffects([], 1), -5, random.Random(seed))
+        checker = Checker(SimpleNamespace(), LAYOUT, (), -5, random.Random(seed))
         calls, asked = [], []
         monkeypatch.setattr(checker, "check", lambda *call, to=calls: to.append(call[-1]))
         checker.expect_pairs(rounds=16)
