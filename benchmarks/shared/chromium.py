@@ -37,7 +37,7 @@ class BrowserError(Exception):
 
 
 class Browser:
-    """A browser with one tab. It records all requests in ``requests``, console messages and exceptions in ``said``."""
+    """A browser with one tab. ``requests`` has all requests, ``said`` the console's messages and exceptions."""
 
     def __init__(self, process: subprocess.Popen[bytes], reading: int, writing: int) -> None:
         self._process, self._reading, self._writing = process, reading, writing

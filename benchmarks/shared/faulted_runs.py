@@ -1,8 +1,8 @@
 """Faults made on purpose in a real run, and what is left of the run afterwards.
 
-As a program it is the caller of a run: ``python faulted_runs.py FAULT,... FOLDER [--busy] [OPTION...]`` starts the run
-in a folder that :func:`prepare` made, and prints an :class:`Outcome` of each fault as JSON. A process that the run
-leaves without a parent becomes a child of this program. So none is missed.
+As a program it is the caller of a run: ``python faulted_runs.py FAULT,... FOLDER [--busy] [OPTION...]`` starts the
+run in a folder that :func:`prepare` made, and prints an :class:`Outcome` of each fault as JSON. A process that the
+run leaves without a parent becomes a child of this program. So none is missed.
 """
 
 from __future__ import annotations
