@@ -30,7 +30,7 @@ EXTRA = "    extra = torch.exp(in_0)\n"
 
 
 def main() -> None:
-    """Add sessions, then summarise all there are."""
+    """Add sessions, then summarise all that are stored."""
     args = _arguments()
     variant = args.name or "-".join(
         ["aa", *(["busy"] if args.busy else []), *(["swap"] if args.swap else []), *_threads(args.threads)]
@@ -80,8 +80,8 @@ def _measure(store: Store, chosen: Sequence[Case], args: argparse.Namespace) -> 
 
 
 def _swap_sessions(store: Store, chosen: Sequence[Case]) -> None:
-    """Each case three times, one right after the other: the longer program as the candidate, as eager, and as the
-    candidate again: what differs between the first and the third is no work of the exchange."""
+    """Measure each case three times in a row: with the longer program as the candidate, as eager, and as candidate
+    again. A difference between the first and the third session does not come from the exchange of the arms."""
     with ExitStack() as stack:
         ways = {
             longer: stack.enter_context(Twins(Settings(pipeline="direct", audit="off"), partial(_longer_at, longer)))
@@ -95,7 +95,7 @@ def _swap_sessions(store: Store, chosen: Sequence[Case]) -> None:
 
 
 def _longer_at(which: str, arm: str, source: str) -> str:
-    """The same function; in one arm with one more operator, whose result nobody uses."""
+    """Return the source; in the arm ``which``, with one more operator, whose result nothing uses."""
     if arm != which:
         return source
     head, colon, body = source.partition(":\n")
@@ -103,7 +103,7 @@ def _longer_at(which: str, arm: str, source: str) -> str:
 
 
 def summarise(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Coverage, widths, verdicts and costs of sessions whose true ratio is 1; ``default``: before measuring again."""
+    """Return coverage, widths, verdicts and costs of a true ratio of 1; ``default``: by first measurements alone."""
     good = [item for item in sessions if "ratio" in item]
     if not good:
         lost = Counter(f"{item['status']}: {item['note'][:200]}" for item in sessions)
@@ -150,8 +150,8 @@ def _by_case(good: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def swapped(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """How often intervals agree: an exchanged session's inverse one with that before and that after it, and those
-    two with each other, which are of the same arms. ``gap``: of the log ratios."""
+    """Return how often intervals overlap. ``exchanged`` compares the inverse of an exchanged session with the one
+    before and the one after it; ``repeated`` compares these two. A gap is a difference of log ratios."""
     threes = _threes(sessions)
     if not threes:
         raise SystemExit("no three sessions of one subgraph were measured")
@@ -167,7 +167,7 @@ def swapped(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _threes(sessions: Sequence[dict[str, Any]]) -> list[Sequence[dict[str, Any]]]:
-    """What belongs together; where somebody stopped a run in between, what is left over does not."""
+    """Return the complete threes. A run that was stopped in between leaves an incomplete one, which is left out."""
     found = [sessions[start : start + 3] for start in range(len(sessions) - 2)]
     return [three for three in found if all("ratio" in one for one in three) and _belong(three)]
 

@@ -24,7 +24,7 @@ NARROWER = {
 FUSED, SCALED = "fused, rounded once", "output x 1.01"
 MAX_EPS = 1e-3
 MAX_PLACES = 3
-"""Nodes of a graph that one kind of change is tried on, one at a time."""
+"""How many nodes of a graph each kind of change is tried on at most. Each answer changes one node."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Changed(Interpreter):
         return found if isinstance(found, tuple) else (found,)
 
     def run_node(self, n: Node) -> Any:
-        """Compute a node, in its other way if it has one."""
+        """Compute a node, by the function that replaces its own if there is one."""
         if n not in self._changes:
             return super().run_node(n)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
@@ -117,7 +117,7 @@ def _method(name: str, this: Any, *args: Any, **kwargs: Any) -> Any:
 class Fused(Interpreter):
     """The graph as a fused kernel computes it: in float32, with one rounding at the end, sums in another order.
 
-    ``eager`` are eager's outputs, for their dtypes.
+    ``eager`` holds eager's outputs. Only their dtypes are used.
     """
 
     def __init__(self, module: GraphModule, eager: Values) -> None:
@@ -125,7 +125,7 @@ class Fused(Interpreter):
         self._eager = eager
 
     def answer(self, inputs: Sequence[torch.Tensor]) -> Values:
-        """Return the outputs, in the dtypes of eager's."""
+        """Return the outputs, in the dtypes of eager's outputs."""
         found = self.run(*[value.float() if value.dtype in HALF else value.clone() for value in inputs])
         found = found if isinstance(found, tuple) else (found,)
         return tuple(_like(a, b) for a, b in zip(found, self._eager, strict=True))
@@ -263,7 +263,7 @@ REORDERED: dict[str, Call] = {
 }  # fmt: skip
 
 
-# Wrong answers: for a node, the functions to compute it by
+# Wrong answers: each of these yields functions that compute a node wrongly
 
 
 def _name(node: Node) -> str:
@@ -300,7 +300,7 @@ def _taylor_mean(node: Node) -> Iterator[Call]:
 
 
 def _line(at: float | None, function: Call, x: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return the first-order Taylor polynomial at ``at``, or at the mean."""
+    """Return the function's first-order Taylor polynomial at ``at``, or at the mean of x if ``at`` is None."""
     wide = x.double()
     point = (wide.mean() if at is None else torch.tensor(float(at), dtype=torch.float64)).reshape(1)
     step = 1e-4

@@ -34,7 +34,7 @@ CALLS = 2_000
 
 
 class Small(torch.nn.Module):
-    """A model whose call path is all that takes time."""
+    """A model so small that only the path of its call takes time."""
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Return a tensor of the shape of both."""
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def first_in_a_process(args: argparse.Namespace, backend: str, cache: str | None) -> tuple[float, float]:
-    """Return how long a backend takes to be made, and its first call, in seconds, in a process of its own."""
+    """Return the seconds that making a backend and its first call take, in a process of its own."""
     command = [sys.executable, __file__, "--first", backend, "--candidate", str(args.candidate)]
     with tempfile.TemporaryDirectory() as empty:
         environment = {**os.environ, "XDG_CACHE_HOME": cache or empty}
@@ -78,7 +78,7 @@ def first_in_a_process(args: argparse.Namespace, backend: str, cache: str | None
 
 
 def first_call(name: str, candidate: Path) -> tuple[float, float]:
-    """Return how long the backend ``eager`` or ``passes`` takes to be made, and its first call, in seconds."""
+    """Return the seconds that making the backend ``eager`` or ``passes`` and its first call take."""
     sizes = BertConfig(hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=256)
     model, tokens = BertModel(sizes).eval(), torch.randint(0, 1000, (2, 16))
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Values, paths and words that are wrong somewhere: what :mod:`mutations` puts into good inputs."""
+"""Bad values, paths and words that :mod:`mutations` puts into good inputs."""
 
 from __future__ import annotations
 
@@ -89,4 +89,4 @@ LINES: dict[str, tuple[str, ...]] = {
     ),
     "": ("WORD", "WORD"),
 }  # fmt: skip
-"""What each subcommand takes. NUMBER, PATH, WORD, OUT and BAD (a path that no good file has) are replaced."""
+"""The arguments of each subcommand. NUMBER, PATH, WORD, OUT and BAD (a path of no good folder) are replaced."""

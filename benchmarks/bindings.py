@@ -1,4 +1,4 @@
-"""The names that a package binds: which say nothing of the value, and which classes share a name with another."""
+"""The names that a package binds: those that say nothing about the value, and those that several classes share."""
 
 from __future__ import annotations
 

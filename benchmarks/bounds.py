@@ -1,11 +1,10 @@
-"""Seconds that candidates take which keep the judge waiting, beside the limit: `python benchmarks/bounds.py`.
+"""How long candidates take that keep the judge waiting, beside their time limit: `python benchmarks/bounds.py`.
 
     python benchmarks/bounds.py --limit 8
     python benchmarks/bounds.py --limit 8 --kind kernel --kind import
 
-A row is a subgraph: what the candidate does, the seconds that it took (without
-starting sandboxes and waiting for the cores), its status, and how
-an honest subgraph right after it ended.
+A row is a subgraph: what the candidate does, the seconds that it took (without starting sandboxes and waiting for the
+cores), and its status. An honest subgraph follows each.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Row:
 
     @property
     def right(self) -> bool:
-        """True if the answer is correct, which the verdict of a speed says."""
+        """True if the answer is correct. Only then is its verdict one on speed."""
         return self.verdict in VERDICTS
 
 
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def rows(text: str) -> Iterator[tuple[tuple[str, str], Row]]:
-    """Yield task and subgraph, and the row, of the table of all subgraphs."""
+    """Yield task and subgraph, and the row, for each row of the report's table of subgraphs."""
     table = text.partition("\n## Subgraphs: ")[2].partition("\n## ")[0]
     for task, subgraph, ratio, low, high, verdict in ROW.findall(table):
         yield (task, subgraph), Row(_number(ratio), _number(low), _number(high), verdict)

@@ -1,6 +1,6 @@
-"""Rows of a data set drawn by chance: each builds, runs, is finite, and is deterministic unless it is marked.
+"""Rows of a data set, drawn at random: does each build, run, give finite values, and repeat them unless it is marked?
 
-Whole graphs also run with the model's own weights and inputs, and give the model's own outputs::
+Whole graphs also run with the model's own weights and inputs. They must give the model's own outputs::
 
     python benchmarks/dataset_rows.py DIR --rows 500
 """
@@ -42,8 +42,8 @@ def fault_of(row: GraphRow) -> str:
 def differs(row: GraphRow, architecture: Architecture) -> str | None:
     """Return how a whole graph's outputs differ from the model's own, "" if they do not; None if it was not compared.
 
-    A graph with inputs that are no parameters, buffers or arguments of the model is not compared. Nor is that of a
-    model whose result has no tensors.
+    A graph with an input that is no parameter, buffer or argument of the model is not compared. Neither is a graph of
+    a model whose result has no tensors.
     """
     model = architecture.case.build()
     variant = next(item for item in architecture.case.variants if item.label == row.variant)

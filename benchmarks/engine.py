@@ -1,4 +1,4 @@
-"""What the benchmarks share: subgraphs to measure, programs to hold against each other, and storing sessions.
+"""What the benchmarks share: subgraphs to measure, programs to compare, and a store of sessions.
 
 A session is one subgraph measured once by the project's own judge, in its sandboxes, with its clock and its rules.
 Every session is a line of a JSON Lines file, so a benchmark can be stopped at any time and goes on where it was.
@@ -38,7 +38,7 @@ SHORTEST, LONGEST = 5.0, 50_000.0  # microseconds of eager
 
 @dataclass(frozen=True)
 class Case:
-    """One subgraph to measure. ``eager_us`` as it was when its task was made."""
+    """One subgraph to measure. ``eager_us`` is eager's time in microseconds, measured when the task was made."""
 
     task: Task
     subgraph: Subgraph
@@ -46,12 +46,12 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Unique among the cases."""
+        """The task and the subgraph: a name that is unique among the cases."""
         return f"{self.task.id}/{self.subgraph.id}"
 
 
 def cases(shortest: float = SHORTEST, longest: float = LONGEST, folder: Path | None = None) -> list[Case]:
-    """The installed subgraphs whose eager time lies between the two (microseconds), shortest first."""
+    """Return the subgraphs of ``folder`` or installed ones, with an eager time between these (us), shortest first."""
     found = []
     for ref in discover(folder or installed_tasks()):
         task = ref.load()
@@ -63,21 +63,21 @@ def cases(shortest: float = SHORTEST, longest: float = LONGEST, folder: Path | N
 
 
 def spread(chosen: Sequence[Case], count: int) -> list[Case]:
-    """``count`` of the cases, evenly over the order of their times."""
+    """Return at most ``count`` of the cases, spread evenly over their order."""
     if len(chosen) <= count:
         return list(chosen)
     return [chosen[round(i * (len(chosen) - 1) / (count - 1))] for i in range(count)]
 
 
 class TwinSandboxes(Sandboxes):
-    """Sandboxes in which the candidate's arm is eager's, name and all."""
+    """Sandboxes that start an arm of eager, also by name, in the candidate's place."""
 
     def _for_arm(self, name: str, pipeline: str, *_more: Any, **_named: Any) -> ArmSettings:
         return super()._for_arm(EAGER if name == CANDIDATE else name, pipeline)
 
 
 class TwinJudge(CaseJudge):
-    """Gives every arm eager's program, or what ``sources`` makes of it."""
+    """A judge that gives every arm eager's program, or what ``sources`` returns for the arm and that program."""
 
     def __init__(self, equipment: Equipment, sources: Callable[[str, str], str]) -> None:
         super().__init__(equipment)
@@ -85,14 +85,14 @@ class TwinJudge(CaseJudge):
 
     def orders(self, case: Any, arms: Any, passes: Any) -> dict[str, Order]:
         orders = super().orders(case, arms, passes)
-        orders.pop(TWIN, None)  # the candidate is one
+        orders.pop(TWIN, None)  # the candidate's arm is already a twin of eager's
         return {
             arm: replace(order, arm=EAGER, source=self._sources(arm, order.source)) for arm, order in orders.items()
         }
 
 
 class Twins(Session):
-    """Judges eager against eager; ``sources`` may exchange the program of either arm for another."""
+    """A session that judges eager against eager; ``sources`` may exchange the program of either arm for another."""
 
     def __init__(self, settings: Settings, sources: Callable[[str, str], str] | None = None) -> None:
         super().__init__(settings, os.urandom(32))
@@ -104,12 +104,12 @@ class Twins(Session):
         return self
 
     def against(self, case: Case) -> list[Record]:
-        """One session as in any run."""
+        """Return the records of one subgraph, judged as in any run."""
         return judged(self, case, NOBODY)
 
 
 def judged(session: Session, case: Case, candidate: Any) -> list[Record]:
-    """The records of one subgraph: where noise left it open it was measured again, and the later one counts."""
+    """Return a subgraph's records. If noise left the verdict open, it was measured again: the last one counts."""
     return list(session.judge(replace(case.task, subgraphs=(case.subgraph,)), candidate))
 
 
@@ -127,7 +127,7 @@ NO_READERS: Any = SimpleNamespace(
     forget=lambda: None,
     close=lambda: None,
 )
-#: Stands for a candidate where there is none.
+#: Stands for a candidate if there is none.
 NOBODY: Any = SimpleNamespace(
     name="eager",
     content_hash="",
@@ -145,18 +145,18 @@ class Store:
         self.path = folder / f"{name}.jsonl"
 
     def sessions(self) -> list[dict[str, Any]]:
-        """What there is."""
+        """Return the sessions that are stored."""
         if not self.path.exists():
             return []
         return [json.loads(line) for line in self.path.read_text().splitlines()]
 
     def add(self, session: dict[str, Any]) -> None:
-        """Keep one more."""
+        """Append a session."""
         with self.path.open("a") as file:
             file.write(json.dumps(session) + "\n")
 
     def next(self, chosen: Sequence[Case]) -> Iterator[Case]:
-        """The cases without end, those with the fewest sessions first."""
+        """Yield cases without end, each time one with the fewest sessions."""
         done = Counter(session["case"] for session in self.sessions())
         while True:
             case = min(chosen, key=lambda one: done[one.name])
@@ -165,7 +165,7 @@ class Store:
 
 
 def session_of(case: Case, records: Sequence[Record], seconds: float, **more: Any) -> dict[str, Any]:
-    """What is kept of a session; times in seconds but for ``eager_us``. ``default``: before measuring again."""
+    """Return what to store of a session. Times are in seconds, or in us by name. ``default``: first measurement."""
     record = records[-1]
     said = {"status": record.arm.status, "note": record.arm.message or record.arm.speed_note}
     return {
@@ -186,15 +186,15 @@ def _measured(record: Record) -> dict[str, Any]:
 
 
 def costs(measured: dict[str, Any]) -> dict[str, float]:
-    """Seconds of a session in all (but for the sandboxes' start and waiting for a core), of building its programs
-    (capturing them, and the templates around that), and of the harness: neither that nor timed blocks."""
+    """Return the seconds of a session: all (without the sandboxes' start and waiting for a core), those of building
+    its programs, and those of the harness (neither building nor timed blocks)."""
     spent = {phase: taken for phase, taken in measured["durations"].items() if phase not in ("start", "wait")}
     harness = sum(taken for phase, taken in spent.items() if phase not in ("blocks", "build"))
     return {"seconds": sum(spent.values()), "building": spent.get("build", 0.0), "harness": harness}
 
 
 def medians(measured: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Medians of their :func:`costs` and of their numbers of pairs."""
+    """Return the medians of the measurements' :func:`costs` and numbers of pairs."""
     spent = [costs(item) for item in measured]
     found = {f"{name}_median": median(one[name] for one in spent) for name in ("seconds", "harness", "building")}
     return {**found, "pairs_median": median(item["pairs"] for item in measured)}
@@ -202,7 +202,7 @@ def medians(measured: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 @contextmanager
 def busy(cores: int) -> Iterator[None]:
-    """Keep so many cores busy by processes that only count, meanwhile."""
+    """Keep so many cores busy within the context, by processes that run an empty loop."""
     line = [sys.executable, "-c", "while True: pass"]
     processes = [subprocess.Popen(line) for _ in range(cores)]
     try:
@@ -214,19 +214,19 @@ def busy(cores: int) -> Iterator[None]:
 
 
 def steal() -> float:
-    """Seconds that a hypervisor has kept this machine's cores from it, all cores together."""
+    """Return the seconds that a hypervisor has taken from all cores together ("steal" in /proc/stat)."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     return int(fields[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """Return the environment that the figures were measured in."""
     with Session(Settings(), b"") as session:
         return session.environment()
 
 
 def write(name: str, summary: dict[str, Any]) -> Path:
-    """The summary as a JSON file; returns its path."""
+    """Write the summary to a JSON file in the folder of reports. Return its path."""
     REPORTS.mkdir(parents=True, exist_ok=True)
     path = REPORTS / f"{name}.json"
     path.write_text(json.dumps(summary, indent=1) + "\n")

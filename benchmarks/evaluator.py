@@ -4,7 +4,7 @@
     python benchmarks/evaluator.py --task silu-mul-e747 --calls 20 --pytest 0
 
 Every candidate is a text that no call has judged before, as in a training loop: its kernel is compiled. With
-``--same`` it is the same folder each time. Writes reports/benchmarks/evaluator.json.
+``--same`` it is the same text each time. Writes reports/benchmarks/evaluator.json.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def answers(folder: Path, name: str, same: bool) -> Iterator[dict[str, str]]:
-    """Yield the files of one pass without end, each with another comment in its kernels."""
+    """Yield the files of one pass without end. Unless ``same``, each time with another comment in the kernels."""
     files = {path.name: path.read_text() for path in folder.glob("*.py")}
     used = {file: text for file, text in files.items() if f".{file[:-3]} import" in files[f"{name}.py"]}
     used[f"{name}.py"] = files[f"{name}.py"]
@@ -89,7 +89,7 @@ def measured(args: argparse.Namespace, texts: Iterator[dict[str, str]], count: i
         "half_width_median": median(widths) if widths else None,
         "reward_half_width_median": median((reward.high / reward.low) ** 0.5 - 1 for reward in rewards),
         "pytest": [pytest_run(args, [next(texts) for _ in range(count)]) for _ in range(args.pytest)],
-        "processes": (below[0], below[-1]),  # after the first and the last call, ended ones among them
+        "processes": (below[0], below[-1]),  # of the evaluator, after the first and the last call
         "calls": seconds,
     }
 

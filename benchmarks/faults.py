@@ -1,4 +1,4 @@
-"""Faults made on purpose in the middle of a run: what is kept, what is left behind, and how long until it is over.
+"""Faults made on purpose in the middle of a run: which records are kept, what is left behind, and for how long.
 
     python benchmarks/faults.py --repeat 5
     python benchmarks/faults.py --busy --only judge,controller   # with two busy loops beside
@@ -26,7 +26,7 @@ from shared import faulted_runs
 
 
 def main() -> None:
-    """Strike, print, write. Exit with 1 if anything is left or lost, or if a run outlives what ends it."""
+    """Make the faults. Exit with 1 if anything is left or lost, or if a run returns 0 after a fault that ends it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="how often each fault (default: 3)")
     parser.add_argument("--only", default="", metavar="FAULT,...", help=f"of {', '.join(faulted_runs.FAULTS)}")

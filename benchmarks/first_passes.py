@@ -1,11 +1,12 @@
-"""For how many tasks ``passbench new`` writes a pass that is as eager: all, or those with a word in their id.
+"""For how many tasks ``passbench new`` writes a pass that agrees with eager: all, or those with a word in their id.
 
     python benchmarks/first_passes.py [WORD ...] [--triton] [--time] [--compile] [--every 5] [--suite lite]
 
-Each pass is run in this process on all subgraphs, and compared with eager at t = -5. With --triton it is the smallest
-subgraph of each graph and dtype; on a CPU, set TRITON_INTERPRET=1. --time has the judge measure each right pass on
-the subgraph of median size, pipeline "direct". --compile compiles Triton's kernels for compute capability 9.0 instead
-of running them; no device is needed. --every 5 takes every fifth task. A line per task, then the counts.
+Each pass is run in this process on all subgraphs, and compared with eager at t = -5. --triton and --compile take only
+the smallest subgraph of each graph and dtype. --triton on a CPU needs TRITON_INTERPRET=1. --compile compiles Triton's
+kernels for compute capability 9.0 instead of running them; no device is needed. --time has the judge measure each
+right pass on the subgraph of median size, pipeline "direct". --every 5 takes every fifth task.
+Prints a line per task, then the counts.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def outcome(task: Task, args: argparse.Namespace, folder: Path) -> tuple[str, st
         wrong = uncompiled(asked, folder) if args.compile else answers(asked, folder)
     except UserError as error:
         return "none", line(str(error), 160)
-    except Exception as error:  # any fault of what was written is a figure here
+    except Exception as error:  # every fault of a written pass is counted
         return "broken", line(f"{type(error).__name__}: {error}", 160)
     whole = "whole" if not drafted.left else f"{len(drafted.left)} left to eager"
     files = f"{len(drafted.files)} files, {sum(text.count(chr(10)) for text in drafted.files.values())} lines"
@@ -66,14 +67,14 @@ def outcome(task: Task, args: argparse.Namespace, folder: Path) -> tuple[str, st
 
 
 def answers(task: Task, folder: Path) -> list[str]:
-    """Return a sentence for each subgraph on which a pass is not as eager at t = -5."""
+    """Return a line for each subgraph on which a pass does not agree with eager at t = -5."""
     session = TrustedSession(Settings(pipeline="direct", trusted=True), b"x" * 32)
     records = session.judge(task, Candidate.open(folder))
     return [f"{record.subgraph}: {record.arm.message}{record.arm.worst}" for record in records if not right(record)]
 
 
 def uncompiled(task: Task, folder: Path) -> list[str]:
-    """Return what is in the way of a pass's Triton kernels on a device of compute capability 9.0."""
+    """Return the errors of compiling a pass's Triton kernels for a device of compute capability 9.0."""
     plain = Planner.answer_or_mismatch
 
     def on_device(self: Planner, data: Any, _capability: int | None = None) -> Answer:
@@ -93,9 +94,9 @@ def right(record: Record) -> bool:
 
 
 def speed(judge: Session, task: Task, folder: Path) -> float | None:
-    """Return the speed-up on the subgraph of median size, or None if there is none."""
+    """Return the speed-up on the subgraph of median size, or None if the answer is wrong or was not measured."""
     middle = sorted(task.subgraphs, key=lambda subgraph: subgraph.elements)[len(task.subgraphs) // 2]
-    *_, record = judge.judge(replace(task, subgraphs=(middle,)), Candidate.open(folder))  # an open one comes twice
+    *_, record = judge.judge(replace(task, subgraphs=(middle,)), Candidate.open(folder))  # the last one counts
     return record.arm.speed.ratio if record.arm.speed is not None and right(record) else None
 
 

@@ -8,7 +8,7 @@
 Each input is a command line and the files that it names: shared/good_inputs.py writes good ones, and one to three
 mutations (mutations.py) make them bad. It runs in a forked child with 1 GiB of memory and 5 s
 (shared/limited_commands.py).
-Exits with 1 if any child was stopped, crashed, printed a traceback, or a message of more than 20 lines.
+Exits with 1 if any child was stopped, crashed, or printed a traceback or a message of more than 20 lines.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def _fresh(base: Path, number: int) -> Path:
 
 
 def _removed(folder: Path) -> None:
-    """Remove a folder with whatever is in it: folders that nobody may read, or deeper than Python's removal goes."""
+    """Remove a folder, also with folders in it that nobody may read, or that lie too deep for ``shutil.rmtree``."""
     subprocess.run(["rm", "-rf", "--", folder], check=False)
 
 
 def mutated(count: int, seed: int, only: str, base: Path) -> list[tuple[str, list[str], Outcome]]:
-    """Run ``count`` mutated inputs; return kind or name, command line and outcome of each."""
+    """Run ``count`` mutated inputs. Return the kind, command line and outcome of each."""
     found = []
     for number in range(count):
         rng = random.Random(f"{seed}/{number}")
@@ -62,7 +62,7 @@ def mutated(count: int, seed: int, only: str, base: Path) -> list[tuple[str, lis
 
 
 def cases(names: Sequence[str], base: Path) -> list[tuple[str, list[str], Outcome]]:
-    """Run the cases of these names, or all if there are no ``names``."""
+    """Run the cases of these names, or all if ``names`` is empty. Return name, command line and outcome of each."""
     found = []
     for number, case in enumerate(bad_inputs.CASES):
         if not names or case.name in names:

@@ -48,7 +48,7 @@ CLASSES = {
     "reduction": "layer_norm group_norm instance_norm rms_norm softmax mean sum var amax normalize norm",
     "elementwise": "add mul sub div relu gelu silu batch_norm pow exp sigmoid",
 }  # fmt: skip
-"""The classes with their operators, the first that fits counts; a task without any of them is of layout."""
+"""Each class and its operators. A task is of the first class that has one of its operators, or else of "layout"."""
 
 
 def class_of(task: Task) -> str:
@@ -107,7 +107,7 @@ def _copied(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _strict(mine: Any, wanted: Any) -> str:
-    """Return why an output is not right at t = -5, or nothing."""
+    """Return why an output is not right at t = -5, or "" if it is."""
     if not isinstance(wanted, torch.Tensor):
         return "" if mine == wanted else "another number"
     if (mine.shape, mine.dtype) != (wanted.shape, wanted.dtype):
@@ -123,7 +123,7 @@ def _strict(mine: Any, wanted: Any) -> str:
 def _accurate(
     eager: GraphModule, inputs: list[torch.Tensor], theirs: Sequence[Any], ours: Sequence[Any]
 ) -> list[str]:
-    """Return for each output why it is not as accurate as eager's, or nothing."""
+    """Return for each output why it is not as accurate as eager's, or "" if it is."""
     try:
         exact = in_float64(copy.deepcopy(eager), _copied(inputs))(*_copied(inputs))
     except Exception as error:
@@ -151,7 +151,7 @@ def _child(name: str, speed: bool, end: Connection) -> None:
         end.send(answers(find.single(name).load(), speed))
     except CompileError as error:
         end.send({"error": "compile: " + line(str(error), 300)})
-    except Exception as error:  # any fault of the generator is a figure here
+    except Exception as error:  # every fault of the generator is counted
         end.send({"error": f"{type(error).__name__}: {line(str(error), 300)}"})
 
 

@@ -1,8 +1,8 @@
-"""Ten minutes with a CUDA device: everything about it that the project believes, tried by one command.
+"""One command for a machine with a CUDA device: it tries everything that the project believes about devices.
 
     python benchmarks/gpu_check.py                     all steps, 9 minutes at most
     python benchmarks/gpu_check.py --only aa planted   these steps
-    python benchmarks/gpu_check.py --after exploits    the steps behind this one
+    python benchmarks/gpu_check.py --after exploits    the steps after this one
     python benchmarks/gpu_check.py --rehearse          without a device: the CPU takes its place
 
 It needs a checkout and what the machine has: no installation and no network. Each step is a process of its own under
@@ -33,7 +33,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 MINUTES = 9.0
-END_SECONDS = 15.0  # kept for the table
+END_SECONDS = 15.0  # reserved for writing the table
 MAX_CELL = 160  # characters of a value in the table
 MAX_SAID = 1500  # characters that are kept of a failed step's output
 
@@ -113,7 +113,7 @@ def chosen(args: argparse.Namespace) -> list[Step]:
 
 
 def surroundings(scratch: Path) -> dict[str, str]:
-    """Return the environment of the steps: this checkout's package, and a bubblewrap that was carried along."""
+    """Return the steps' environment variables: paths to this checkout's package, and to a bubblewrap from .carry."""
     folders = [str(ROOT), str(ROOT / "benchmarks")]
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "PYTHONUNBUFFERED": "1"}
     packages = sorted((ROOT / ".carry").glob("*.deb"))
@@ -179,7 +179,7 @@ def read_rows(rows: Path) -> list[dict[str, Any]]:
 
 
 def walls_down(rows: Path) -> list[str]:
-    """Return the walls that the ladder found guilty."""
+    """Return the walls behind which, by the ladder, the driver does not work."""
     return [row["guilty"] for row in read_rows(rows) if row.get("guilty")]
 
 

@@ -29,13 +29,13 @@ from gpu_check import ROOT, append
 
 #: The walls of an arm's processes. The last one is the zygote's: the device is opened in a fork of what it imports.
 WALLS = ("environment", "layout", "undumpable", "landlock", "limits", "names", "untrusted", "measured", "zygote")
-RUNG_SECONDS = 30  # twice as many with the zygote's imports
+RUNG_SECONDS = 30  # limit of each rung of the ladder; twice this with the zygote's imports
 SPARE_SECONDS = 8.0  # of a step's time, to end its sandboxes
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a step is asked: the file of rows, its time, the device, walls that are down, and a rehearsal or not."""
+    """A step's settings: the file of rows, the deadline (monotonic), the device, walls that are down, a rehearsal."""
 
     name: str
     rows: Path
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def facts(context: Context) -> None:
-    """What the machine is: everything that a later failure may come of."""
+    """Append rows about the machine: everything that may explain a later failure."""
     import importlib.util
 
     import torch
@@ -162,7 +162,7 @@ def _tried(attempt: Callable[[], object]) -> object:
 
 
 def ladder(context: Context) -> None:
-    """Open the device bare, then behind one wall more each time. A wall that it does not work behind is left out."""
+    """Open the device without walls, then behind one more each time. Leave out each wall that makes it fail."""
     up: list[str] = []
     bare = _rung(context, up)
     context.row("bare", **bare)
@@ -260,7 +260,7 @@ else:
 
 
 def costs(context: Context) -> None:
-    """What the pieces of a block cost. Each is tried by itself."""
+    """Append the costs of the pieces of a block. Each is measured by itself."""
     if context.rehearse:
         from shared.pretended_cuda import PRELUDE
 
@@ -350,7 +350,7 @@ print(whole, time.perf_counter() - began, flush=True)
 
 
 def _shared(context: Context) -> object:
-    """Share memory with another process, which reads it and then writes to it: the driver should end that."""
+    """Share memory with another process, which reads it and then writes to it. The driver should refuse the write."""
     if context.rehearse:
         return "rehearsed"
     import torch
@@ -417,7 +417,7 @@ def judging(context: Context, strong: bool | None = None, candidate: str = "") -
         yield
 
 
-#: Texts that take a wall down in a zygote and in what is forked from it.
+#: Python texts that take a wall down in a zygote and in the processes forked from it.
 _DOWN = {
     "layout": "from pytest_passbench.walls import harden as h1\nh1.same_layout = lambda: None\n",
     "undumpable": "from pytest_passbench.walls import harden as h2\nh2.not_dumpable = lambda: None\n",
@@ -431,7 +431,7 @@ _DOWN = {
 
 
 def imports(context: Context) -> None:
-    """Zygotes by pipeline: their imports open no device, or they do not start."""
+    """Start a zygote of each pipeline. It starts only if its imports open no device."""
     from pytest_passbench.judge.arms import sandbox
     from pytest_passbench.judge.arms.arm import Arm, ArmSettings
     from pytest_passbench.protocol import READ
@@ -451,12 +451,12 @@ GELU_ADD = "return torch.nn.functional.gelu(x) + y"
 
 
 def weak(context: Context) -> None:
-    """One subgraph by pipeline, with the audit off and on, behind weak walls."""
+    """Judge one subgraph by each pipeline, with the audit off and on, behind weak walls."""
     _pipelines(context, strong=False)
 
 
 def strong(context: Context) -> None:
-    """The same behind bubblewrap."""
+    """Judge the same as :func:`weak` behind bubblewrap."""
     from pytest_passbench.judge.arms import sandbox
 
     if not sandbox.walls().strong:
@@ -502,8 +502,8 @@ def _said_of(record: Any) -> dict[str, Any]:
     return {**found, "build": record.durations.get("build"), "seconds": sum(record.durations.values())}
 
 
-#: Programs in the candidate's process that cheat the clock. No candidate can bring them there: its Python is in no
-#: measured process. So they show what the clock itself holds. ``call`` is the honest program, ``each`` its number.
+#: Programs in the candidate's process that cheat the clock. No candidate can bring them there, since its Python is in
+#: no measured process. So they show what the clock itself withstands. ``call`` is the honest program.
 EXPLOITS = {
     "honest": "def cheat(call):\n    return call\n",
     "no-op synchronise": """
@@ -564,7 +564,10 @@ program.prepare = prepare
 
 
 def exploits(context: Context) -> None:
-    """Programs that do three times the work where a clock may not see it, or do it late. None may look faster."""
+    """Judge programs that do three times the work where a clock may miss it, or that do it late.
+
+    None may look faster than eager.
+    """
     for name, source in EXPLOITS.items():
         if context.left < 0:
             return
@@ -576,7 +579,7 @@ def exploits(context: Context) -> None:
 
 
 def aa(context: Context) -> None:
-    """Eager against eager on 20 subgraphs, and how far off the ratios are."""
+    """Judge eager against eager on 20 subgraphs, and append how far the ratios are from 1."""
     errors, covered = [], 0
     for _name, record in _twins(context, 3 if context.rehearse else 20, lambda _arm, source: source):
         speed = record.arm.speed
@@ -618,7 +621,7 @@ def cheat(call):
 
 
 def planted(context: Context) -> None:
-    """A program as it is, and one that calls itself once more in every twentieth call: 1 / 1.05 = 0.952."""
+    """Judge a program as it is, and with a second call in every twentieth. The ratio should be 1 / 1.05 = 0.952."""
     bare = 0.0
     for name, source in (("as it is", EXPLOITS["honest"]), ("5 % more work", _FIVE_PERCENT)):
         with judging(context, candidate=_CHEATING.format(source=source)):
@@ -630,7 +633,7 @@ def planted(context: Context) -> None:
 
 
 def tests(context: Context) -> None:
-    """The tests that need a device, but for that of the whole lite suite, which is a step of its own."""
+    """Run the tests that need a device, except that of the whole lite suite, which is a step of its own."""
     chosen = ["-m", "gpu", "-k", "not shipped"] if not context.rehearse else ["-m", "not slow", "-k", "nvidia_smi"]
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", *chosen]
     ran = subprocess.run(
@@ -643,7 +646,7 @@ def tests(context: Context) -> None:
 
 
 def lite(context: Context) -> None:
-    """The shipped Triton kernels on the lite suite, as far as the time goes."""
+    """Judge the shipped Triton kernels on tasks of the lite suite, until the time is over."""
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.core.settings import Settings
     from pytest_passbench.judge.session import Session

@@ -1,4 +1,4 @@
-"""Two candidates in the same rounds: are copies the same, and 3 % found? Is the ratio narrower than that of two runs?
+"""Two candidates in the same rounds: are copies SAME, are 3 % detected, is the interval narrower than two runs'?
 
     python benchmarks/head_to_head.py --sessions 40      40 sessions of each: copies, and 3 % of extra work
     python benchmarks/head_to_head.py --sessions 0       only summarise
@@ -6,7 +6,7 @@
 A session of a subgraph is a measurement by the project's own judge, with everything that a run does: candidate and
 reference head to head. For copies each of them is also measured in a run of its own, as one would compare two files.
 Both replace the whole graph by the same PyTorch operators and a kernel that counts (see planted.py); the candidate's
-counts longer for the share that is planted. The judge itself measures before how long it takes to count. The runs of
+counts longer for the share that is planted. The judge itself measures beforehand how long counting takes. The runs of
 one session follow each other directly, so this is the least that two runs differ.
 
 Eager is measured against eager as in any run, so the threshold of verdicts is the machine's. ``--quiet-floor`` leaves
@@ -44,7 +44,7 @@ PER_SANDBOX = 20
 
 
 def main() -> None:
-    """Add sessions, then summarise all there are."""
+    """Add sessions, then summarise all that are stored."""
     args = _arguments()
     of_tasks = {case.task.id: case for case in cases(shortest=SHORTEST, longest=args.longest)}
     store, chosen = Store(args.name), spread(list(of_tasks.values()), args.cases)  # a task has one folder of passes
@@ -76,7 +76,7 @@ def _arguments() -> argparse.Namespace:
 
 
 class WithoutTwin(CaseJudge):
-    """A judge that does not look into the machine's noise, and still measures again what noise kept open."""
+    """A judge that does not measure the machine's noise, and still measures again what noise left open."""
 
     def orders(self, *about: Any) -> dict[str, Any]:
         orders = super().orders(*about)
@@ -85,7 +85,7 @@ class WithoutTwin(CaseJudge):
 
 
 class Judging(Session):
-    """A judge as in any run, or one that does not look into the machine's noise."""
+    """A session as in any run, or one that does not measure the machine's noise."""
 
     def __init__(self, against: Path | None, quiet_floor: bool) -> None:
         settings = Settings(pipeline="direct", policy="open", audit="off", sandbox="required", against=against)
@@ -122,12 +122,12 @@ def _measure(store: Store, chosen: Sequence[Case], extra: float, args: argparse.
 
 
 def _turns(case: Case) -> int:
-    """Turns of the kernel for about as long as the graph takes, by clocks of this process."""
+    """Return how many turns of the kernel take about as long as the graph, measured in this process."""
     return max(1000, round(_seconds(case) / _seconds_of_a_turn()))
 
 
 def _calibrated(both: Session, case: Case, heavy: Path, extra: float, deadline: float) -> int:
-    """Turns for a share ``extra`` of the reference's time, by the judge's own measurement of many more turns."""
+    """Return the turns that take a share ``extra`` of the reference's time, by a judged measurement of more turns."""
     if time.monotonic() > deadline:
         return 0
     speed = judged(both, case, Candidate.open(heavy))[0].head_to_head
@@ -155,7 +155,7 @@ def _ends(interval: Any) -> dict[str, float]:
 
 
 def summarise(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Per amount planted: verdicts, coverage of the truth, and half widths beside those of two runs' quotient."""
+    """Return, per planted amount, verdicts, coverage of the truth, and half widths, beside those of two runs."""
     return {f"{extra:g}": _of([one for one in sessions if one["extra"] == extra], extra) for extra in PLANTED}
 
 
@@ -183,7 +183,7 @@ def _of(sessions: Sequence[dict[str, Any]], extra: float) -> dict[str, Any]:
 
 
 def _two_runs(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Copies, compared as two results files are: the truth is 1."""
+    """Return the figures of copies that are compared as two results files are. Their true ratio is 1."""
     if not sessions:
         return {}
     apart = [one["apart"] for one in sessions]

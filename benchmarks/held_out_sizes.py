@@ -1,10 +1,10 @@
-"""How many tasks of the suite have further sizes, and whether eager runs there; and what a table by shape gets.
+"""How many tasks of the suite have further sizes? Does eager run at them? Is a table by shape caught?
 
     python benchmarks/held_out_sizes.py [--draws 2] [--every 1]
     python benchmarks/held_out_sizes.py --table-by-shape 20
 
-For each task with a map, its first mapped subgraph is run by eager in this process at drawn sizes; 0 draws: none.
-The second judges a candidate that knows the sizes of one task alone, under so many seeds. Each must catch it.
+Eager runs the first mapped subgraph of each task with a map at so many drawn sizes, in this process.
+The second command judges a candidate that knows only the sizes of one task, under so many seeds. Each must catch it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pytest_passbench.suite.sizes import NoMap, SizeMap, draws, size_map
 from pytest_passbench.suite.taskfile import read_task
 from shared import shape_tables
 
-#: Elements that the kernel is given: those of a size in the table, and too few for any other.
+#: A call of the kernel with as many elements as a shape in the table has, and with too few for any other shape.
 GUESS = "    lib.relu_squared(x, out, TABLE.get(tuple(x.shape), 64), x.dtype)"
 
 
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def is_caught(session: Session, seed: bytes) -> bool:
-    """Return True if a table by shape is right at a task's own sizes, and not at one further size of any subgraph."""
+    """Return True if a table by shape is right at all of a task's own sizes, and wrong at all further sizes."""
     part, start = shape_tables.task(), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         candidate = shape_tables.candidate(Path(folder), GUESS, part)
@@ -82,7 +82,7 @@ def is_caught(session: Session, seed: bytes) -> bool:
 
 
 def run_eager(task: Task, sizes: SizeMap, count: int) -> list[str]:
-    """Return how eager fared at so many drawn sizes of a subgraph, a word each."""
+    """Return "ran" or "failed" for eager at each of ``count`` drawn sizes of a subgraph."""
     stream, outcomes = Secret(b"sizes", task.id).stream("sizes"), list[str]()
     for point, text, subgraph in draws(sizes, stream):
         if len(outcomes) == count:

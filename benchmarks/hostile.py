@@ -3,7 +3,7 @@
     python benchmarks/hostile.py [--count 10000]
 
 Prints how far the plans came (none may be right: their kernels do nothing) and runs the property tests of
-tests/plans/test_hostile.py with that many examples. Exits with 1 if anything got through, or raised what it may not.
+tests/plans/test_hostile.py with that many examples. Exits with 1 if a plan was right, or if a test failed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TEST = Path(hostile.__file__).parent / "plans/test_hostile.py"
 
 
 def main() -> int:
-    """Run both."""
+    """Run the plans and the tests. Return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=10_000)
     count: int = parser.parse_args().count

@@ -1,4 +1,4 @@
-"""Figures of the house: how large the project is, what its names say, and how the prose in it reads.
+"""Figures of the project: how large it is, what its names say, and how its prose reads.
 
     python benchmarks/house.py                 # each figure with its limit, and a table of the rooms
     python benchmarks/house.py --check         # the figures alone; exit code 1 if one is beyond its limit
@@ -44,7 +44,7 @@ DIALECT = ("where there is none", "where there are none", "is none", "that is no
 
 @dataclass
 class House:
-    """What was counted in some files."""
+    """The counts of some files."""
 
     files: list[int] = field(default_factory=list)  # lines of each
     functions: list[int] = field(default_factory=list)  # lines of each
@@ -141,7 +141,7 @@ def _functions(house: House, tree: ast.Module) -> None:
 
 
 def figures(files: list[Path], names: Names, house: House) -> dict[str, float]:
-    """Return the figures that have a limit, by name; sizes of the repository only if the package is this one's."""
+    """Return the figures that may have a limit, by name; those of the repository only for its own package."""
     sizes: dict[str, float] = {
         "package lines": sum(house.files),
         "package modules": len(files),
@@ -183,7 +183,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Print the figures and a row per room; return 1 if a figure is beyond its limit and was asked to be checked."""
+    """Print the figures and a row per room. Return 1 with ``--check`` if a figure is beyond its limit."""
     arguments = _arguments()
     globals()["PACKAGE"] = arguments.package.resolve()
     files = sorted(path for path in PACKAGE.rglob("*.py") if "tasks" not in path.relative_to(PACKAGE).parts)

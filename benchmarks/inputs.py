@@ -1,8 +1,8 @@
 """How fast fresh inputs are made: `python benchmarks/inputs.py [--tasks N]`.
 
-Per dtype GB/s on one core, of every generator of this machine, beside copying from a pool, which is what giving out
-recurring values would cost. Then milliseconds that the blocks of a subgraph's measurement take to fill, for N of the
-installed tasks: six pairs of eight rounds in the slots that its layout has.
+Prints the GB/s on one core per dtype, for every generator of this machine, beside copying from a pool, which is the
+cost of recurring values. Then prints the milliseconds to fill all blocks of a subgraph's measurement, for N of the
+tasks: six pairs of eight rounds, in the slots of the subgraph's layout.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pytest_passbench.timing.rounds import BLOCK_SECONDS
 TASKS = Path(__file__).resolve().parents[1] / "tasks"
 BYTES = 1 << 20  # of one input
 BLOCKS = 6 * 8
-BANDWIDTH = 5e9  # bytes a second of a subgraph that reads its inputs once: how many calls its blocks have
+BANDWIDTH = 5e9  # bytes a second that a subgraph is taken to read, which gives the number of calls in a block
 CASES = {
     **{dtype: TensorSpec("x", (1,), dtype, mean=0.0, std=1.0) for dtype in ("float32", "bfloat16", "float16")},
     **{dtype: TensorSpec("x", (1,), dtype, mean=0.0, std=1.0) for dtype in ("float64", "complex64")},
@@ -40,7 +40,7 @@ CASES = {
 
 
 def generators() -> list[Generator]:
-    """Every one that this machine has."""
+    """Return every generator that this machine has."""
     try:
         ciphers = range(Native().cipher, -1, -1)
     except NoLibrary as error:
@@ -49,7 +49,7 @@ def generators() -> list[Generator]:
 
 
 def best(work: Callable[[], object], seconds: float = 0.15) -> float:
-    """The least seconds that it takes."""
+    """Return the least seconds that ``work`` takes, of as many calls as fit into ``seconds``."""
     least, end = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end:
         begin = time.perf_counter()
@@ -59,7 +59,7 @@ def best(work: Callable[[], object], seconds: float = 0.15) -> float:
 
 
 def by_dtype() -> None:
-    """Print GB/s."""
+    """Print a table of GB/s."""
     found = generators()
     names = [one.name.partition(",")[0] for one in found]
     print("| GB/s | copy | " + " | ".join(names) + " |\n|---|---:|" + "---:|" * len(names))
@@ -84,7 +84,7 @@ def copied(pages: Pages, pool: torch.Tensor, calls: int) -> None:
 
 
 def by_subgraph(tasks: int) -> None:
-    """Print milliseconds per subgraph."""
+    """Print the milliseconds to fill a subgraph's blocks: median, 90th percentile and most."""
     paths = sorted(TASKS.rglob("*.task.yaml"))
     spent = []
     for path in random.Random(0).sample(paths, min(tasks, len(paths))):
@@ -106,7 +106,7 @@ def by_subgraph(tasks: int) -> None:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Print the rates by dtype, then the times by subgraph."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=100, help="how many tasks' first dtype to fill (default 100)")
     args = parser.parse_args()

@@ -32,7 +32,7 @@ from shared.longtail_rows import representatives, save_longtail
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = "inductor"
 BUILD_SECONDS = 300.0
-"""A cold compile takes long, above all beside other work."""
+"""The time limit of a build. A cold compile takes long, above all beside other work."""
 NO_PASS = ROOT / "candidates" / "no-match"
 """The candidate, which matches nothing: the baseline is measured beside it."""
 

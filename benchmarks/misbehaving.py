@@ -21,7 +21,7 @@ from shared import misbehaving_run
 
 
 def main() -> None:
-    """Run, write, print; exit with 1 where anything is not as it should be."""
+    """Run, write, print. Exit with 1 if a subgraph ended wrongly, anything was left, or the judge's memory grew."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--subgraphs", type=int, default=300, metavar="N", help="how many subgraphs")
     count = parser.parse_args().subgraphs

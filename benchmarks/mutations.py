@@ -63,7 +63,7 @@ def _with_values(text: str, rng: random.Random) -> str:
 
 
 def _source(rng: random.Random) -> str:
-    """Return a graph with one or two expressions of another kind."""
+    """Return the source of a graph with one or two expressions that no good graph has."""
     body = [f"tmp_{n} = {rng.choice(EXPRESSIONS)}" for n in range(rng.choice((1, 1, 2)))]
     if rng.random() < 0.2:
         body.append(
@@ -123,7 +123,7 @@ def published(folder: Path, rng: random.Random) -> list[str]:
 
 
 def _replace(file: Path, rng: random.Random) -> None:
-    """Make a file another one: of other contents, or of another kind."""
+    """Give a file other contents, or replace it by something of another kind."""
     data = file.read_bytes()
     draw = rng.random()
     if draw < 0.25:
@@ -150,7 +150,7 @@ def _closed_file(file: Path) -> None:
 
 
 def _other_kind(file: Path, rng: random.Random) -> None:
-    if file.is_dir():  # of a mutation before
+    if file.is_dir():  # made by an earlier mutation
         return
     file.unlink()
     choices: list[Callable[[], object]] = [
@@ -278,7 +278,7 @@ def _places(value: Any, places: list[tuple[Any, Any]]) -> None:
 
 
 def line(folder: Path, rng: random.Random) -> list[str]:
-    """Return a command line that nobody meant."""
+    """Write good files, and return a command line with bad arguments."""
     good_inputs.write_task(folder)
     good_inputs.write_results(folder, good_inputs.results())
     good_inputs.write_sample(folder)

@@ -1,11 +1,11 @@
-"""Null answers and faulty kernels that others publish, written anew as passes: what of the judge stops each.
+"""Null answers and faulty kernels that others publish, written anew as passes: which part of the judge stops each?
 
     python benchmarks/outside.py                      # all: a table for each source
     python benchmarks/outside.py --only softmax       # those with this in their name
 
 The candidates are those of tests/corpus/outside: after KernelBench, gpuemu and public lists, with honest twins.
-They are judged with all layers on, and at two further sizes of each subgraph that is right. Prints what each came to.
-Exit code 1 if one gains by what it does without a warning, or if an honest one fails. Writes
+They are judged with all layers on, and at two further sizes of each subgraph that is right. Prints a row for each.
+Exits with 1 if one is faster than its twin without a warning, or if an honest one fails. Writes
 reports/benchmarks/outside.json.
 """
 
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def table(chosen: Sequence[corpus.Entry]) -> list[dict[str, Any]]:
-    """Judge candidates and the honest twins of those, and return a row for each."""
+    """Judge candidates and their honest twins, and return a row for each candidate."""
     names = {entry.name for entry in chosen} | {entry.twin for entry in chosen}
     records = judged([entry for entry in corpus.outside() if entry.name in names])
     return [as_row(entry, records) for entry in chosen]
@@ -71,7 +71,7 @@ def judged(entries: Sequence[corpus.Entry]) -> Records:
 
 
 def as_row(entry: corpus.Entry, records: Records) -> dict[str, Any]:
-    """Return what a candidate came to, as a row of the table."""
+    """Return the row of a candidate in the table: the verdict on it, and why."""
     cause = next(filter(None, map(stopped, records[entry.name])), "")
     gains = [corpus.gain(*pair) for pair in zip(records[entry.name], records.get(entry.twin, []), strict=False)]
     warnings = {f.rule for record in records[entry.name] for f in record.findings if f.severity == "warning"}
@@ -91,7 +91,7 @@ def as_row(entry: corpus.Entry, records: Records) -> dict[str, Any]:
 
 
 def stopped(record: Record) -> str:
-    """Return what stops a candidate: a rule, a status, a wrong answer; nothing if its answer is right everywhere."""
+    """Return what stops a candidate: a rule, a status or a wrong answer; "" if its answer is right everywhere."""
     arm, violations = record.arm, [finding for finding in record.findings if finding.severity == "violation"]
     message = " ".join(arm.message.split()).rpartition(f"pass {Path(corpus.PASS).stem}: ")[2][:TEXT]
     if arm.status == "integrity":

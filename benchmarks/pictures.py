@@ -16,7 +16,7 @@ _COLOURS = {"SAME": "#2b7a78", "UNRESOLVED": "#b0b0b0", "SLOWER": "#c0392b", "FA
 
 
 def aa_picture(sessions: Sequence[dict[str, Any]], path: Path, title: str) -> None:
-    """Left: every ratio over eager's time. Right: the distribution of the error."""
+    """Draw every ratio over eager's time on the left, and the distribution of the error on the right."""
     good = [item for item in sessions if "ratio" in item]
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), width_ratios=(3, 2), layout="constrained")
     for verdict, colour in _COLOURS.items():
@@ -40,7 +40,7 @@ def aa_picture(sessions: Sequence[dict[str, Any]], path: Path, title: str) -> No
 
 
 def planted_picture(sessions: Sequence[dict[str, Any]], path: Path) -> None:
-    """For each amount of extra work, what was measured over eager's time."""
+    """Draw the measured extra time over eager's time, for each amount of extra work."""
     amounts = sorted({item["extra"] for item in sessions})
     figure, rows = plt.subplots(1, len(amounts), figsize=(4.2 * len(amounts), 4), squeeze=False, layout="constrained")
     for axes, amount in zip(rows[0], amounts, strict=True):
@@ -62,11 +62,11 @@ def planted_picture(sessions: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def throughput_picture(phases: dict[str, float], ours: float, beside: float, path: Path) -> None:
-    """Seconds a subgraph by phase, beside a harness that starts an interpreter for each."""
+    """Draw the seconds of a subgraph by phase, beside those of a harness that starts an interpreter for each."""
     figure, axes = plt.subplots(figsize=(8, 2.8), layout="constrained")
     start = 0.0
     colours = plt.get_cmap("tab10").colors
-    seen = {name: seconds for name, seconds in phases.items() if seconds >= 5e-4}  # the others would have no width
+    seen = {name: seconds for name, seconds in phases.items() if seconds >= 5e-4}  # others would not be seen
     for index, (name, seconds) in enumerate(seen.items()):
         label = f"{name} {1000 * seconds:.0f} ms"
         axes.barh(["passbench"], [seconds], left=[start], label=label, color=colours[index % 10])

@@ -1,4 +1,4 @@
-"""Programs with a known amount of extra work: is it found, is it called by its size, is a small one left alone?
+"""Programs with a known amount of extra work: is it detected, and is its size measured right?
 
     python benchmarks/planted.py --sessions 100                 5 %, 3 % and nothing at all, in turn
     python benchmarks/planted.py --sessions 100 --extra 0.05
@@ -43,7 +43,7 @@ from pytest_passbench.protocol import Order
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.instantiate import example_inputs
 
-SHORTEST = 20.0  # microseconds: below, a launch takes a share of what is planted
+SHORTEST = 20.0  # microseconds of eager; in shorter ones a launch takes a share of the planted time
 PER_SANDBOX = 20
 PASS = '''
 import operator
@@ -78,7 +78,7 @@ SPIN = PASS.partition('cpp.load("""')[2].partition('"""')[0].replace("{{", "{").
 
 
 def main() -> None:
-    """Add sessions, then summarise all there are."""
+    """Add sessions, then summarise all that are stored."""
     args = _arguments()
     store, chosen = Store("planted"), spread(cases(shortest=SHORTEST), args.cases)
     amounts = [args.extra] if args.extra is not None else [0.0, 0.05, 0.03]
@@ -104,7 +104,7 @@ def _arguments() -> argparse.Namespace:
 
 
 class PlantedJudge(CaseJudge):
-    """Gives eager's arm the program of the candidate ``plain``, whose passes ``others`` read."""
+    """A judge that gives eager's arm the program of the candidate ``plain``, whose passes ``others`` read."""
 
     def __init__(self, equipment: Equipment, plain: Candidate, others: CandidateReaders) -> None:
         super().__init__(equipment)
@@ -124,7 +124,7 @@ class PlantedJudge(CaseJudge):
 
 
 class Planted(Session):
-    """Judges one candidate against another in eager's place."""
+    """A session that judges one candidate against another in eager's place."""
 
     def __init__(self, plain: Candidate) -> None:
         super().__init__(Settings(pipeline="direct", policy="open", audit="off", sandbox="required"), os.urandom(32))
@@ -153,7 +153,7 @@ def _measure(store: Store, chosen: Sequence[Case], extra: float) -> None:
 
 
 def _seconds_of_a_turn() -> float:
-    """Seconds that the kernel takes to count one more."""
+    """Return the seconds of one turn of the kernel's loop."""
     room, count = torch.zeros(1), 200_000
     library = cpp.load(SPIN).build()
     library.spin(room, count)
@@ -161,7 +161,7 @@ def _seconds_of_a_turn() -> float:
 
 
 def _seconds(case: Case) -> float:
-    """Seconds of a call of the case's graph in this process."""
+    """Return the seconds of a call of the case's graph in this process."""
     graph = build_graph(case.task.graphs[case.subgraph.graph], case.name)
     inputs = example_inputs(case.subgraph)
     with torch.no_grad():
@@ -170,7 +170,7 @@ def _seconds(case: Case) -> float:
 
 
 def _write_pass(folder: Path, case: Case, turns: int) -> None:
-    """One pass for the case's graph, in the folder's directory for its task."""
+    """Write a pass for the case's graph into the directory of its task in the folder."""
     home = folder / case.task.id / "pass_dir"
     home.mkdir(parents=True, exist_ok=True)
     key = case.subgraph.graph
@@ -182,7 +182,7 @@ def _write_pass(folder: Path, case: Case, turns: int) -> None:
 
 
 def summarise(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Per amount: what was measured, and which verdicts."""
+    """Return what was measured, and the shares of the verdicts, for each amount."""
     found = {}
     for extra in sorted({item["extra"] for item in sessions}):
         items = [item for item in sessions if item["extra"] == extra]

@@ -5,7 +5,7 @@
 Head-room's bound is a copy that is repeated in warm caches. A judged call gets inputs that another core has just
 written, and writes to memory of its own, so no program reaches that bound. The second bound is the time of a judged
 kernel that negates as many bytes. Eager's times are the run's. Subgraphs about a convolution or a product are left
-out, and by each bound those that leave less than 1.5.
+out, and for each bound those whose greatest possible speed-up by it is below 1.5.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def main() -> None:
 def negations() -> tuple[tuple[int, float], ...]:
     """Judge a kernel that negates. Return the bytes that it moves and its seconds, the fewest bytes first.
 
-    The best of some sessions counts, which other work disturbs least. Every size is judged once before any is again.
+    The best session counts, since other work disturbs it least. Every size is judged once before any is judged again.
     """
     least = dict.fromkeys(MOVED_BYTES, float("inf"))
     with tempfile.TemporaryDirectory() as folder:
@@ -99,7 +99,7 @@ def negations() -> tuple[tuple[int, float], ...]:
 
 
 def shares_of(records: list[Record], rates: PeakRates) -> Iterator[tuple[str, tuple[float | None, float | None]]]:
-    """Yield each subgraph's dtype, and its share of the possible by both bounds (None: it leaves less than 1.5)."""
+    """Yield each subgraph's dtype, and its share of the possible by both bounds (None: less than 1.5 is possible)."""
     tasks = {ref.id: ref.load() for ref in discover(installed_tasks())}
     for record in records:
         item = from_record(record)

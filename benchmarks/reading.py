@@ -1,7 +1,7 @@
-"""Seconds of what a run does before it judges anything: `python benchmarks/reading.py`.
+"""How long a run takes before it judges anything: `python benchmarks/reading.py`.
 
-Collecting the tasks of the package (a whole `pytest --collect-only`, interpreter included), and finding them and
-reading their headers.
+Prints the seconds of collecting the tasks of the package (a whole `pytest --collect-only`, interpreter included), and
+of finding them and reading their headers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REPEATS = 5
 
 
 def main() -> None:
-    """Measure and print, medians."""
+    """Print the median seconds of both."""
     line = [sys.executable, "-m", "pytest", "--passbench", f"--candidate={CANDIDATE}", "--collect-only", "-q"]
     print(f"collecting: {_seconds(lambda: subprocess.run(line, check=True, capture_output=True)):.2f} s")
     print(f"finding {len(discover(installed_tasks()))}: {_seconds(lambda: discover(installed_tasks())):.2f} s")

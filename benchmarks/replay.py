@@ -37,7 +37,7 @@ from pytest_passbench.suite.taskfile import read_task
 ROOT = Path(__file__).parents[1]
 FUSED = ROOT / "candidates" / "cpu-fused"
 BLOCK, BLOCKS = 0.002, 60  # seconds of a block, and blocks of each program
-SMALL = 400_000  # elements of a subgraph at most: where kernels are long, nobody sees the wrapper
+SMALL = 400_000  # elements of a subgraph at most: beside longer kernels the wrapper's cost disappears
 
 
 class PlannedKernels:
@@ -51,7 +51,7 @@ class PlannedKernels:
         return replayed(request, plan, kernels, self._engine)
 
     def regions(self, name: str, graph: str) -> list[list[str]]:  # noqa: ARG002
-        return []  # the rows are of passes with a pattern
+        return []  # only passes with a pattern are measured
 
 
 def _loaded(stand_in: bool) -> list[Any]:
@@ -61,7 +61,7 @@ def _loaded(stand_in: bool) -> list[Any]:
 
 
 def _times(programs: list[Callable[..., Any]], inputs: list[torch.Tensor]) -> list[float]:
-    """Microseconds a call of each program, its blocks between those of the others."""
+    """Return the microseconds of a call of each program: medians of blocks that alternate with the others' blocks."""
     calls = []
     for program in programs:
         program(*inputs)

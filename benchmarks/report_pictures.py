@@ -38,7 +38,7 @@ SPOILED = {
     "add_relu.py": ("def replacement_args",
                     "def pattern(x, y):\n    return torch.tanh(x + y)\n\n\ndef replacement_args"),
 }  # fmt: skip
-"""Texts of passes of cpu-fused, and what they become."""
+"""For files of cpu-fused: a text in the file, and the text that replaces it."""
 
 
 def spoil(folder: Path) -> None:
@@ -51,7 +51,7 @@ def spoil(folder: Path) -> None:
             sys.exit(f"{name}: has no {old!r}, so it cannot be spoiled so")
         path.write_text(text.replace(old, new, 1))
     manifest = folder / MANIFEST
-    names = [name for name in json.loads(manifest.read_text()) if name != "region"]  # which stands in for the others
+    names = [name for name in json.loads(manifest.read_text()) if name != "region"]  # it stands in for all
     manifest.write_text(json.dumps(names))
 
 
@@ -68,7 +68,7 @@ def take(first: Path, second: Path | None) -> None:
 
 
 def made(results: Path, path: Path) -> Path:
-    """Return the path of the page of a run, made anew. Candidates have short paths there, not those of a machine."""
+    """Write the page of a run anew and return its path. The page shows short paths of candidates, not a machine's."""
     run = results_file.read(results)
     for candidate in run.candidates:
         candidate["path"] = f"candidates/{candidate['name']}"

@@ -3,7 +3,7 @@
     python benchmarks/scripted_models.py DIR --tasks lite
 
 An honest model has a generated pass judged, and submits. A cheating one gives its kernel a memory of earlier calls.
-One calls tools that there are not, and one never stops. Each has three turns. The honest model's evaluation is
+One calls tools that do not exist, and one never stops. Each has three turns. The honest model's evaluation is
 killed after eight judgings, and the same command goes on. DIR has the logs, and ``judgings.jsonl`` with a line for
 each judging. Exits with 1 if an evaluation failed or an answer was judged twice.
 """
@@ -30,7 +30,7 @@ MEMORY = r"\1 static int calls; if (++calls > 3) return;"
 
 
 def main() -> int:
-    """Evaluate each model, and print what came of it."""
+    """Evaluate each model, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--tasks", default="lite")

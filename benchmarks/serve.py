@@ -38,7 +38,7 @@ POLL_SECONDS = 0.05
 
 
 def main() -> int:
-    """Serve, strike, count, print."""
+    """Run the measurement, or one of its clients. Return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--clients", type=int, default=8)
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def measure(args: argparse.Namespace, folder: Path) -> int:
-    """Run the server and its clients, print what came of it, and return 1 if it is not as it has to be."""
+    """Run the server and its clients, print the counts, and return 1 if anything went wrong."""
     (folder / "token").write_text(TOKEN)
     command = [sys.executable, "-c", "import sys; from pytest_passbench.commands.main import main; sys.exit(main())"]
     server = subprocess.Popen([*command, "serve", "--port=0", f"--token-file={folder / 'token'}"], cwd=folder,
@@ -91,7 +91,7 @@ def measure(args: argparse.Namespace, folder: Path) -> int:
 def is_whole(port: int, rows: list[dict[str, Any]]) -> bool:
     """Return True if a killed client's session has the attempts that the client had answers to.
 
-    The one that it was killed in may have been judged too.
+    The attempt that the client was waiting for when it was killed may have been judged too.
     """
     begun = max(index for index, row in enumerate(rows) if "begun" in row)
     answered = sum(row.get("judged", False) for row in rows[begun:])
@@ -100,7 +100,7 @@ def is_whole(port: int, rows: list[dict[str, Any]]) -> bool:
 
 
 def strike(server: int, client: subprocess.Popen[bytes], logs: list[Path], begin: float, seconds: float) -> list[int]:
-    """Kill a client in mid-step and later the judge's process, whose ids are returned."""
+    """Kill a client in mid-step, and later the judge's process. Return the ids of the judge's killed processes."""
     sleep_until(begin + seconds / 3)
     wait_until_judged(logs[:1], begin + seconds)
     client.kill()
@@ -181,7 +181,7 @@ def judged_twice(connection: HTTPConnection, session: str, number: int, write: A
     step("new_pass")
     names = [line.split()[0] for line in step("list_files")[1]["observation"].splitlines()]
     name = next((name for name in names if name.endswith(".py")), None)
-    if name is None:  # no kernel is generated for the task: its answer is no pass
+    if name is None:  # no kernel is generated for the task: an empty file is judged
         name, text = "empty.py", ""
     else:
         text = step("read_file", path=name)[1]["observation"]

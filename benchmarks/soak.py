@@ -9,7 +9,7 @@ slope of a straight line through all of them per hour, and whether it is flat. I
 exceeds the first's by no more than the margin of the quantity. The value of memory is the median. That of a count is
 its lowest tenth: a subgraph that a pass matches has more processes than another, and whatever is left behind stays.
 
-Tasks come in random order, so that the quarters judge the like. The first tenth of the time is left out, and all
+Tasks come in random order, so that all quarters judge alike. The first tenth of the time is left out, and all
 before the first record: the judge still imports then. A run that goes on for longer is ended by Ctrl+C. What it
 leaves is printed too. Writes reports/benchmarks/soak.json.
 """
@@ -39,17 +39,17 @@ COMMAND = (
     *("--passbench-pipeline=direct", "--passbench-suite=full", "-p", "any_order"),
 )
 SHM = Path("/dev/shm")
-#: How much each quantity may differ between the quarters. Memory: what the largest subgraphs of either quarter need.
+#: How much each quantity may grow from the first quarter to the last. Memory: what the largest subgraphs need.
 MARGINS = {"rss_mib": 32.0, "pss_mib": 32.0, "descriptors": 4, "threads": 1, "processes": 2, "files": 0, "shared": 0}
 MEMORY = ("rss_mib", "pss_mib")
-START = 0.1  # of the time, left out, and all before the first record
-FEWEST = 8  # looks
+START = 0.1  # share of the time that is left out, as is all before the first record
+FEWEST = 8  # samples
 STOPPING = 120  # seconds for the run to write its results
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A look at the run. ``processes`` counts those below the judge; ``records`` are of its journal."""
+    """A look at the run. ``processes`` counts those below the judge, ``records`` those in its journal."""
 
     seconds: float
     rss_mib: float
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def watch(folder: Path, reports: Path, seconds: float, every: float) -> tuple[list[Sample], int, list[str]]:
-    """Return what was seen of a run in so many seconds, its exit code, and what it left behind."""
+    """Watch a run for so many seconds. Return the samples, its exit code, and what it left behind."""
     temporary, earlier = folder / "tmp", set(reports.glob("*/journal*.jsonl"))
     temporary.mkdir()
     shared = set(SHM.iterdir())

@@ -59,9 +59,7 @@ def _spread(values: Sequence[int]) -> str:
 
 
 def sources_table(tasks: Sequence[Task]) -> str:
-    """Return a Markdown table: library, version, licence, architectures, and the tasks and subgraphs that come
-    from it.
-    """
+    """Return a Markdown table: library, version, licence, and numbers of architectures, tasks and subgraphs."""
     lines = ["| library | version | licence | architectures | tasks | subgraphs |", "|---|---|---|---|---|---|"]
     for source in SOURCES:
         prefix = f"{source.name}/"

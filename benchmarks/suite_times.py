@@ -5,9 +5,8 @@
 
 Eager is judged against eager, as in a run with ``--passbench-budget``. Each time is a line of
 reports/benchmarks/suite-times.jsonl. So a run can be stopped, and goes on where it stopped. Remove the file to begin
-anew. A subgraph without a line keeps the time
-that its task file has. A subgraph that takes less than 5 us or more than 50 ms is named: the suite should not have
-it. The machine's rates, which head-room rests on, are measured when the files are written.
+anew. A subgraph without a line keeps the time of its task file. One that takes less than 5 us or more than 50 ms is
+printed: the suite should not have it. The machine's rates, for the head-room, are measured when files are written.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def main() -> None:
 
 
 def measure(chosen: list[Case], store: Store, minutes: float) -> None:
-    """Add eager's microseconds of every case that has no line yet."""
+    """Measure and store eager's microseconds for every case that has no line yet."""
     done = {session["case"] for session in store.sessions()}
     left = [case for case in chosen if case.name not in done]
     with Twins(Settings(pipeline="direct", audit="off", budget=60 * minutes)) as twins:

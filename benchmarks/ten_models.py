@@ -5,7 +5,7 @@
 
 Models are those of the forge: configurations with random weights, nothing is downloaded. Those of ``transformers``
 are cut to two layers. A library that is not installed is left out. Results go to reports/benchmarks/ten_models.json
-after each model. The next call goes on where they end, unless the candidate is another one.
+after each model. The next call goes on where they end, unless the candidate or the pipeline is another one.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def _sessions(chosen: Sequence[Case], path: str | None) -> Iterator[dict[str, An
 
 
 def summarise(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Medians over subgraphs, of their default measurement; ``whole``: with what was measured again."""
+    """Return medians over subgraphs of their first measurement; ``whole``: with what was measured again."""
     good = [item for item in sessions if "ratio" in item]
     first = [item["default"] for item in good]
     phases = sorted({phase for item in first for phase in item["durations"]} - {"start"})
@@ -79,7 +79,7 @@ def summarise(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def interpreter() -> float:
-    """Seconds to start an interpreter and import torch, before anything is measured: the median of a few."""
+    """Return the seconds to start an interpreter and import torch: the median of ``INTERPRETERS`` tries."""
     taken = []
     for _ in range(INTERPRETERS):
         begin = time.perf_counter()

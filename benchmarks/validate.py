@@ -44,7 +44,7 @@ COMMAND = "import sys; from pytest_passbench.commands.main import main; sys.exit
 MASKS, ATTENTIONS, EACH = 39, 5, 10
 DATASET = Path(__file__).parents[1] / "dataset"
 LONG = 200
-"""Statements of a long graph."""
+"""The fewest statements of a long graph."""
 ATTENTION = (
     "def forward(in_0, in_1, in_2, in_3, in_4):\n"
     "    tmp_0 = torch._native_multi_head_attention(in_0, in_0, in_0, 8, 2, in_1, in_2, in_3, in_4, None, False)\n"
@@ -99,11 +99,11 @@ class Peak:
 
     @property
     def processor_seconds(self) -> float:
-        """The sum over the processes."""
+        """The seconds on a core of all processes together."""
         return sum(self._times.values())
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         self._ended.set()
         self._thread.join()
 
@@ -125,7 +125,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def family(pid: int) -> Iterator[int]:
-    """Yield a process and all below it."""
+    """Yield the ids of a process and of all processes below it."""
     yield pid
     try:
         below = [

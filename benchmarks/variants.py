@@ -22,7 +22,7 @@ from shared import wrapper_variants as variants
 
 
 def main() -> int:
-    """Run both sweeps."""
+    """Run both sweeps. Return 1 if a variant got through or an honest wrapper was refused."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--exploits", type=int, default=1000)
     count: int = parser.parse_args().exploits

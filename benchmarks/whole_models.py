@@ -53,7 +53,7 @@ FAMILIES = (
 def whole_models(count: int) -> Iterator[tuple[Task, int]]:
     """Yield tasks of one graph, and the number of its statements, which are between LEAST and MOST.
 
-    The numbers are spread evenly on a logarithmic scale. A graph that misses the range is drawn again.
+    The numbers are spread evenly on a logarithmic scale. A model whose graph misses the range gets other layers.
     """
     generator = random.Random(0)
     for number in range(count):

@@ -46,7 +46,7 @@ AT = (-7, -5, -3, -1)
 SAME = 1e-9
 """The part of an output's greatest value by which equal programs in float64 differ at most."""
 
-#: Answers that may be right: by rounding alone they differ little, and what they change may be of no consequence.
+#: Answers that may be right: some differ little more than by rounding, and some changes may have no effect.
 SUBTLE = (FUSED, SCALED, "tanh GELU", "sigmoid GELU", "eps x 10", "no eps", "lower precision")
 Row = dict[str, Any]
 
@@ -93,7 +93,7 @@ def _judged(case: Case) -> Iterator[Row]:
     for answer in answers(module, first, eager):
         try:
             outputs = [_output(value) for value in answer.call(first)]
-        except (Absent, RuntimeError):  # it has no meaning for these shapes
+        except (Absent, RuntimeError):  # the change has no meaning for these shapes
             continue
         if len(outputs) != len(expected):
             continue
@@ -192,7 +192,7 @@ def _share(rows: Sequence[Row], criterion: str, t: int) -> float:
 
 
 def _right(row: Row, criterion: Any, t: int) -> bool:
-    """Return True if an answer is accepted under a criterion, the null guard left out."""
+    """Return True if an answer is accepted under a criterion without the null guard."""
     return right_at(*levels(criterion, row["first"], NEVER, row["accurate"], False), t)
 
 

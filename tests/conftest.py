@@ -1,7 +1,7 @@
 """What tests share: a workspace, and what is skipped on this machine.
 
-Tests lie in folders by the room of the package that they are about, and those of the whole checkout lie here. So do
-modules that several tests import.
+Tests lie in folders by the room of the package that they are about, and those of the whole checkout lie here.
+Modules that several tests import lie in support/.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ with contextlib.suppress(ModuleNotFoundError):
     settings.register_profile("untimed", deadline=None)
     settings.load_profile("untimed")
 
-# A background process of a shell ignores Ctrl+C, and one of nohup SIGHUP. So would all that the tests start.
+# A shell's background process ignores SIGINT, and one of nohup SIGHUP. Processes of tests would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# As a judge does in its process. For tensors as small as most are here, threads wait longer than they work.
+# A judge does so in its process, too. For the small tensors of the tests, threads wait longer than they work.
 torch.set_num_threads(1)
 
 
@@ -53,7 +53,7 @@ def bench(tmp_path: Path, judges: Judges) -> Workspace:
 
 @pytest.fixture(scope="module")
 def shared_bench(tmp_path_factory: pytest.TempPathFactory, judges: Judges) -> Workspace:
-    """One for all tests of a module, which judges once."""
+    """A workspace for all tests of a module, so that it judges once."""
     return Workspace(tmp_path_factory.mktemp("bench"), judges)
 
 
@@ -83,14 +83,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what starts the sandboxes of this machine and user, for runs of that alone (.ci/run)."""
+    """Mark tests that start sandboxes of this machine and user, so that .ci/run can run them alone."""
     starts = {"judges", "builder"} & {*getattr(item, "fixturenames", ())} or item.get_closest_marker("bubblewrap")
     if starts or TESTS / "walls" in item.path.parents:
         item.add_marker("sandbox")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what this machine lacks something for, and say what. Leave out slow tests that are not drawn."""
+    """Skip tests that need what this machine lacks, with a reason. Leave out slow tests that are not drawn."""
     drawn = {item: _is_drawn(item) for item in items}
     config.hook.pytest_deselected(items=[item for item in items if not drawn[item]])
     items[:] = [item for item in items if drawn[item]]
@@ -104,7 +104,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_drawn(item: pytest.Item) -> bool:
     """Return True unless ``PASSBENCH_SLOW_TESTS=N:SEED`` leaves a slow test out.
 
-    Of slow tests that are no samples, it keeps one in N, and other ones for each seed.
+    Of the slow tests without the mark ``sample``, one in N stays. Which ones these are depends on the seed.
     """
     share, _, seed = os.environ.get("PASSBENCH_SLOW_TESTS", "1").partition(":")
     if not item.get_closest_marker("slow") or item.get_closest_marker("sample"):
@@ -123,7 +123,7 @@ def _has_bubblewrap() -> bool:
 
 
 def _has_other_user() -> bool:
-    """Whether we may become another user, who can run this interpreter too."""
+    """Return True if we may become another user who can run this interpreter."""
     try:
         tried = subprocess.run([sys.executable, "-c", ""], user=65534, check=False) if os.geteuid() == 0 else None
         return tried is not None and tried.returncode == 0

@@ -83,7 +83,7 @@ def test_inputs_larger_than_the_machine_are_refused_before_they_are_made(tmp_pat
 )
 def test_the_published_schema_has_every_field(name, kind):
     published = json.loads(results_check.SCHEMA_FILE.read_text())
-    derived = {"accurate"} if name == "arm" else set()  # written for readers; it follows from the ratios
+    derived = {"accurate"} if name == "arm" else set()  # written for people; it follows from the ratios
     assert set(published["$defs"][name]["properties"]) == {field.name for field in fields(kind)} | derived
     assert published["properties"]["schema"]["const"] == run.SCHEMA
     assert set(published["$defs"]["arm"]["properties"]["status"]["enum"]) == set(record.STATUSES)

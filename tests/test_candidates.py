@@ -1,4 +1,4 @@
-"""The shipped candidates on the shipped tasks: applied, and as eager at t = -5."""
+"""The shipped candidates on the shipped tasks: their passes apply, and agree with eager at t = -5."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def _input(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
 
 
 def _small(task: Task) -> Iterator[Subgraph]:
-    """The smallest subgraph of each dtype."""
+    """Yield the smallest subgraph of each dtype."""
     for dtype in sorted({subgraph.dtype for subgraph in task.subgraphs}):
         yield min((s for s in task.subgraphs if s.dtype == dtype), key=lambda s: s.elements)
 
 
 def _check(task: Task, subgraph: Subgraph, passes: list[LoadedPass]) -> list[str]:
-    """Judge one subgraph in process; the names of the passes that matched."""
+    """Judge one subgraph in this process. Return the names of the passes that matched."""
     generator = torch.Generator().manual_seed(7)
     graph = build_graph(task.graphs[subgraph.graph], subgraph.id)
     inputs = [_input(spec, generator) for spec in subgraph.inputs]
@@ -108,7 +108,7 @@ def forward(in_0, in_1):
         ((50, 1, 9), torch.float32, True),
         ((600, 64), torch.bfloat16, True),
         ((600, 64), torch.float16, True),
-        ((50, 24), torch.bfloat16, False),  # eager rounds each sum of so few
+        ((50, 24), torch.bfloat16, False),  # with so few rows eager rounds each sum
         ((50,), torch.float32, False),
     ],
 )

@@ -1,4 +1,4 @@
-"""docs/ci.md: its workflow files, whose steps are run here."""
+"""The workflow files in docs/ci.md, whose steps are run here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.docs_pages import ROOT, blocks
 PAGE = ROOT / "docs/ci.md"
 FILES = {block.path: yaml.safe_load(block.text) for block in blocks(PAGE) if block.kind == "yaml"}
 INSTALLING = ("sudo apt-get", "apt-get", "pip install")
-ELSEWHERE = ("gh ",)  # needs a pull request
+ELSEWHERE = ("gh ",)  # commands that need a pull request
 
 
 def steps(service: str) -> list[str]:

@@ -27,7 +27,7 @@ PHASES = {
     "messages": {"load", "plan"},
     "plan": {"load", "plan", "wrapper"},
 }
-#: What an exploit that is out of date ends with. It shows nothing of the layer that is to reject it.
+#: The message of an exploit that is out of date. It does not show that its layer rejects it.
 OWN_MISTAKE = re.compile(r"\b(Attribute|Import|Index|Name|Type)Error: ")
 
 
@@ -48,16 +48,16 @@ def subject(entry: corpus.Entry) -> tuple[str, str]:
 
 
 def accused_by_its_layer(entry: corpus.Entry, record: Any) -> bool:
-    """Return True unless only other layers than the one that is to neutralise an exploit accuse it.
+    """Return False if an exploit that a layer has to neutralise is accused, but by other layers alone.
 
-    One that a screen refuses by accident never meets what it is about, and shows nothing of its layer.
+    An exploit that another layer refuses by accident never reaches its own layer, and shows nothing about it.
     """
     layers = {finding.layer for finding in record.findings if finding.severity == "violation"}
     return entry.expect != "neutralised" or not layers or entry.layer in layers
 
 
 def rejected_by_its_layer(entry: corpus.Entry, record: Any) -> bool:
-    """Return True unless an exploit that a layer is to reject ended otherwise: wrong, or by a mistake of its own."""
+    """Return False if an exploit that a layer has to reject ended by its own mistake, or in another phase."""
     if entry.expect != "rejected":
         return True
     mistaken = not entry.message and OWN_MISTAKE.search(record.arm.message)
@@ -116,7 +116,7 @@ def test_an_honest_candidate_is_not_accused(entry: corpus.Entry, records: dict[s
         assert entry.gpu or corpus.outcome(record, entry.criterion) == "passes", record
 
 
-#: At a size that is no multiple of the block, at every size, and for large inputs alone.
+#: Mistakes at a size that is no multiple of the block, at every size, and only for large inputs.
 FIRST_OUTSIDE = ("softmax-masked-with-zero", "gelu-without-half", "greatest-not-taken-off", "hinge-loss-whole")
 
 

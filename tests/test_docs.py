@@ -26,11 +26,11 @@ README, TUTORIAL = ROOT / "README.md", ROOT / "docs/tutorial.md"
 SMALL = "add-softplus-acba"
 SMALL_FILE = f"tasks/state-space/{SMALL}.task.yaml"
 BINARIES = Path(sys.executable).parent
-#: How the lines of the README's output begin that a run of any tasks prints.
+#: Beginnings of lines in the README's output that a run prints for any task.
 PARTS = ("candidate:", "suite:", "seed commitment:", "Board", "Tasks:", "task ", "Noise:", "results:", "seed:")
 INSTALLING = ("python3 -m venv", ".venv/bin/pip ", "pip install")  # .ci/run does this
 
-#: The actions of the commands that have some.
+#: The actions of the commands that have actions.
 ACTIONS = {
     "tasks": ("list", "show", "validate", "check"),
     "dataset": ("build", "stats", "check", "sample", "show", "to-tasks"),
@@ -42,7 +42,7 @@ Shell = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """Run a script in an empty folder, which has the candidates and the tasks of a checkout."""
+    """Return a function that runs a script in a new folder with the candidates and the tasks of a checkout."""
     shutil.copytree(ROOT / "candidates", tmp_path / "candidates")
     (tmp_path / "tasks").symlink_to(ROOT / "tasks")
 
@@ -63,7 +63,7 @@ def shell(tmp_path: Path) -> Shell:
 
 
 def commands(page: Path) -> list[str]:
-    """Return the commands of a page without those that install, as they are with an activated environment."""
+    """Return a page's commands, without those that install, as they are in an activated environment."""
     lines = [line for block in blocks(page) if block.kind == "sh" for line in block.text.splitlines()]
     parts = [part for line in lines for part in line.split(" && ")]
     return [part.removeprefix(".venv/bin/") for part in parts if not part.startswith(INSTALLING)]
@@ -109,7 +109,7 @@ def test_readme_evaluates_from_python(shell):
 
 @pytest.mark.slow
 def test_the_page_on_using_passes_runs_as_it_stands(shell):
-    """Answers that are not those of eager would end it with an error."""
+    """If answers differed from eager's, the page's code would end with an error."""
     pytest.importorskip("diffusers")
     program = "".join(block.text for block in blocks(ROOT / "docs/using.md") if block.kind == "python")
     result = shell(f"python - <<'END_OF_CODE'\n{program}END_OF_CODE")
@@ -188,7 +188,7 @@ def test_every_page_is_in_the_index():
 
 
 def test_every_page_has_a_place_in_the_navigation():
-    """So the site's navigation, which is made of the index, has every page, under a kind that it knows."""
+    """The site's navigation, which is made from the index, has every page, under a kind that it knows."""
     listed = repr(site.navigation())
     assert not [page.name for page in PAGES if page.parent == ROOT / "docs" and f"'{page.name}'" not in listed][1:]
     for source, name in site.PAGES.items():
@@ -221,7 +221,7 @@ def test_anchors_of_the_site_are_githubs():
 
 
 def test_options_and_commands_exist(shell):
-    """An option that stands beside its command is one of that command's, and one that stands alone is somebody's."""
+    """An option beside its command is one of that command's options. An option alone is one of any command."""
     spans = [span for page in PAGES for span in re.findall(r"`([^`\n]+)`", prose(page))]
     spans += [line for page in PAGES for block in blocks(page) for line in block.text.splitlines()]
     of_passbench = [span for span in spans if span.startswith("passbench ") and "passbench: " not in span]

@@ -1,4 +1,4 @@
-"""benchmarks/gpu_check.py: no step stops another, rows are there at once, a guilty wall is down in later steps."""
+"""benchmarks/gpu_check.py: no step stops another, rows are written at once, later steps run without a guilty wall."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEAD = "import json, os, sys, time\nrows = sys.argv[2]\n"
 
 
 def steps(folder: Path, monkeypatch: pytest.MonkeyPatch, **bodies: str) -> None:
-    """A checkout whose steps are these."""
+    """Write a checkout whose steps are these."""
     (folder / "benchmarks").mkdir()
     text = HEAD + "".join(f"if sys.argv[1] == {name!r}:\n    {body}\n" for name, body in bodies.items())
     (folder / "benchmarks" / "gpu_steps.py").write_text(text)

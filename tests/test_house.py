@@ -1,4 +1,4 @@
-"""The figures of the house, as ``benchmarks/house.py`` prints and checks them."""
+"""The figures of the project, as ``benchmarks/house.py`` prints and checks them."""
 
 from __future__ import annotations
 

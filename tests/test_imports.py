@@ -1,4 +1,4 @@
-"""Which module may import which: no circles, and the contracts of pyproject.toml; and a checkout used as it is."""
+"""Imports between modules: no cycles, and the contracts of pyproject.toml; and a checkout used as it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bad input and the list of all: how each is written, and what its one message has to contain."""
+"""Bad inputs, and the list of them: how each is written, and what the one message about it has to contain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Case:
-    """One bad input: how it is written, and what has to be said about it."""
+    """One bad input: how it is written, what the message has to contain, and the exit code."""
 
     name: str
     write: Callable[[Path], list[str]]
@@ -26,7 +26,7 @@ def add(name: str, write: Callable[[Path], list[str]], says: str, code: int = 1)
 
 
 def words(*argv: str) -> Callable[[Path], list[str]]:
-    """Return what writes a case that needs no files: its command line alone."""
+    """Return the ``write`` of a case that needs no files: it returns the command line alone."""
     return lambda _folder: list(argv)
 
 

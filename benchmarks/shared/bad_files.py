@@ -55,7 +55,7 @@ def _closed_folder(path: Path) -> None:
 
 
 def _deep(path: Path, depth: int = 1500) -> None:
-    """Folders in folders, deeper than a path may be long."""
+    """Make folders in folders, until their path is longer than the system allows."""
     here = os.open(path, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir("dd", dir_fd=here)

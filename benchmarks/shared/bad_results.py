@@ -21,7 +21,7 @@ from shared.good_inputs import (
 
 
 def changed(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """Return a results file's contents with something changed."""
+    """Return a results file's contents, changed by ``change``."""
     data = copy.deepcopy(results())
     change(data)
     return data

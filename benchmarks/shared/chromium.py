@@ -18,7 +18,7 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MISSING = f"no Chromium: none of {', '.join(NAMES)} is on the PATH; on Debian, apt-get install chromium"
-SECONDS = 60.0
+SECONDS = 60.0  # to wait for the browser
 
 _START = """
 import fcntl, os, sys
@@ -33,11 +33,11 @@ KEYS = {"Enter": 13, "Escape": 27, "Tab": 9, "Home": 36, "End": 35,
 
 
 class BrowserError(Exception):
-    """An error that the browser states, or no answer in time."""
+    """An error that the browser reports, or no answer in time."""
 
 
 class Browser:
-    """A browser with one tab. It notes all requests, what the console says, and exceptions."""
+    """A browser with one tab. ``requests`` has all requests, ``said`` the console's messages and exceptions."""
 
     def __init__(self, process: subprocess.Popen[bytes], reading: int, writing: int) -> None:
         self._process, self._reading, self._writing = process, reading, writing
@@ -95,8 +95,8 @@ class Browser:
                 self._loaded = True
 
     def open(self, path: Path, fragment: str = "") -> None:
-        """Open a file, and wait until it is loaded and drawn. What was noted before is forgotten."""
-        self.call("Page.navigate", url="about:blank")  # else an address with another fragment loads nothing
+        """Open a file, and wait until it is loaded. Empty ``requests`` and ``said`` first."""
+        self.call("Page.navigate", url="about:blank")  # else a URL that differs only in its fragment loads nothing
         self.until(lambda: bool(self.run("location.href === 'about:blank' && document.readyState === 'complete'")))
         self._loaded = False
         self.requests.clear()
@@ -105,7 +105,7 @@ class Browser:
         self.until(lambda: self._loaded and self.run("document.readyState") == "complete")
 
     def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds. Raises BrowserError if it does not in time."""
+        """Wait until ``holds`` returns True. Raises BrowserError if it does not within ``SECONDS``."""
         end = time.monotonic() + SECONDS
         while not holds():
             if time.monotonic() > end:
@@ -114,7 +114,7 @@ class Browser:
             self.run("0")
 
     def run(self, expression: str) -> Any:
-        """Return the value of an expression in the page, as JSON has it. Raises BrowserError for its exceptions."""
+        """Return the JSON value of a JavaScript expression in the page. Raises BrowserError if it throws."""
         told = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in told:
             raise BrowserError(f"{expression}: {told['exceptionDetails']}")
@@ -131,12 +131,12 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyUp", **known)
 
     def type(self, text: str) -> None:
-        """Type a text where the focus is."""
+        """Type a text into the element that has the focus."""
         for character in text:
             self.press(character)
 
     def screen(self, width: int, height: int = 900, dark: bool = False, scale: float = 1.0) -> None:
-        """Set the size of the page in CSS pixels, the pixels of each, and whether it is dark."""
+        """Set the page's size in CSS pixels, the device pixels of a CSS pixel, and the colour scheme."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width, height=height, deviceScaleFactor=scale, mobile=width < 500,
@@ -145,7 +145,7 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def picture(self, path: Path, height: float = 1e9, selector: str = "body") -> None:
-        """Write the page from its top to a PNG, so many CSS pixels of it at most; or the lines with an element."""
+        """Write the part of the page beside an element to a PNG, from its top, at most ``height`` CSS pixels."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         top, tall = self.run(
             f"(() => {{ const box = document.querySelector({selector!r}).getBoundingClientRect();"
@@ -182,7 +182,7 @@ def browser(folder: Path) -> Iterator[Browser]:
     try:
         yield Browser(process, out_read, in_write)
     finally:
-        os.close(in_write)  # it ends when its pipe does
+        os.close(in_write)  # the browser ends when its pipe is closed
         try:
             process.wait(10)
         except subprocess.TimeoutExpired:

@@ -1,8 +1,8 @@
 """Faults made on purpose in a real run, and what is left of the run afterwards.
 
-As a program it is the caller of a run: ``python faulted_runs.py FAULT,... FOLDER [--busy] [OPTION...]`` starts it
-in a folder that :func:`prepare` made, and prints an :class:`Outcome` of each as JSON. Whatever the run leaves
-without a parent becomes a child of this program. So nothing escapes it.
+As a program it is the caller of a run: ``python faulted_runs.py FAULT,... FOLDER [--busy] [OPTION...]`` starts the
+run in a folder that :func:`prepare` made, and prints an :class:`Outcome` of each fault as JSON. A process that the
+run leaves without a parent becomes a child of this program. So none is missed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from typing import Any
 from pytest_passbench.judge.arms import processes
 
 TASKS = 4
-TOLERANCE = -5  # that of a run, if nothing else is asked for
+TOLERANCE = -5  # the default of a run
 LONGEST = 120.0  # seconds to wait for anything
-SETTLING = 60.0  # seconds to wait for what is left to go
+SETTLING = 60.0  # seconds to wait until processes and files are gone
 SHM = Path("/dev/shm")
-ABANDONED = "passbench-scratch-"  # the next judge removes them
+ABANDONED = "passbench-scratch-"  # how a judge's folders begin; the next judge removes those of a killed one
 PR_SET_CHILD_SUBREAPER = 36
 OPTIONS = (
     *("--passbench", "--candidate=cand", "--passbench-pipeline=direct", "-o", "passbench_policy=open"),
@@ -40,12 +40,12 @@ BUSY = "while True: pass"
 
 @dataclass
 class Outcome:
-    """What became of a run. Seconds count from the fault.
+    """The outcome of a fault. Seconds count from the fault.
 
     ``before`` and ``kept`` are the numbers of records on disk when the fault came and at the end. ``next`` is when
-    another record was there, and ``returned`` when the caller had the run's output (0 if other faults followed).
-    ``gone`` is when nothing was left
-    of the run if that ended it, else of the processes that were hit. ``left`` names what is left at the end.
+    the run had another record, ``returned`` when the caller had the run's output (0 if other faults followed).
+    ``gone`` is when nothing was left: of the run if the fault ends it, else of the processes that were hit. ``left``
+    names what was left at the end.
     """
 
     fault: str
@@ -75,12 +75,12 @@ def _itself(run: int) -> int | None:
 
 
 def _worker(run: int) -> int | None:
-    """The first worker of xdist that judges: it has sandboxes below it."""
+    """Return the first worker of xdist that judges, which has zygotes below it."""
     return next((pid for pid in _children(run) if _zygotes(pid)), None)
 
 
 def _zygotes(run: int) -> dict[str, int]:
-    """The zygotes below a process by the names of their arms."""
+    """Return the zygotes below a process, by the names of their arms."""
     found: dict[str, int] = {}
     for pid in processes.descendants(run):
         words = _words(pid)
@@ -92,7 +92,7 @@ def _zygotes(run: int) -> dict[str, int]:
 
 
 def _words(pid: int) -> list[str]:
-    """A process's command line."""
+    """Return a process's command line, [] if there is no such process."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
     except OSError:
@@ -108,12 +108,12 @@ def _reader(run: int) -> int | None:
 
 
 def _compiler(run: int) -> int | None:
-    """The compiler proper of a kernel that is being built."""
+    """Return the compiler proper (cc1plus) of a kernel that is being built."""
     return next((pid for pid in processes.descendants(run) if Path((_words(pid) or [""])[0]).name == "cc1plus"), None)
 
 
 def _measured(arm: str, generation: int) -> Callable[[int], int | None]:
-    """Find a process of an arm that has a measured runner: 0 is its sandbox's outer process, 3 the runner itself."""
+    """Return what finds a process of an arm with a measured runner: 0 is the outer process, 3 the runner itself."""
 
     def find(run: int) -> int | None:
         zygote = _zygotes(run).get(arm)
@@ -182,7 +182,7 @@ def strike(faults: Sequence[str], folder: Path, *options: str) -> list[Outcome]:
 
 
 def main() -> None:
-    """Be the caller."""
+    """Start the run, make the faults and print the outcomes."""
     # A shell's background job ignores SIGINT, and nohup SIGHUP. A run would inherit that.
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -195,7 +195,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def _busy(count: int) -> Iterator[set[int]]:
-    """Loops beside the run, which take its cores."""
+    """Keep ``count`` cores busy beside the run. Give the ids of the processes that do."""
     loops = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
     try:
         yield {loop.pid for loop in loops}
@@ -206,7 +206,7 @@ def _busy(count: int) -> Iterator[set[int]]:
 
 
 def _struck(names: Sequence[str], folder: Path, loops: int) -> list[Outcome]:
-    """Begin a run, strike it once and again from its first record on, and watch it to its end."""
+    """Start a run, make the faults one after another from its first record on, and wait for its end."""
     outcomes, before = [Outcome(name) for name in names], _places(folder)
     run = Run(folder, max(FAULTS[name].workers for name in names))
     wait(lambda: run.records() or run.over, LONGEST)
@@ -223,7 +223,7 @@ def _struck(names: Sequence[str], folder: Path, loops: int) -> list[Outcome]:
 
 
 def _hit(outcome: Outcome, run: Run, before: set[str], loops: int) -> float:
-    """Strike beside so many loops, wait until what was struck is gone and the run goes on; return when it was."""
+    """Make a fault beside busy loops; wait until the hit processes are gone and the run goes on. Return the start."""
     fault = FAULTS[outcome.fault]
     with _busy(loops) as busy:
         victim = wait(lambda: fault.victim(run.pid) or run.over, LONGEST)
@@ -247,22 +247,22 @@ def _hit(outcome: Outcome, run: Run, before: set[str], loops: int) -> float:
 
 
 def _leaving(run: Run, before: set[str], others: Collection[int] = ()) -> list[str]:
-    """Return what is left and may still go: nobody is there to remove a killed judge's own folders."""
+    """Return what is left and may still go. A killed judge's own folders stay until the next judge removes them."""
     return [place for place in _left(run, before, others) if f"/{ABANDONED}" not in place]
 
 
 def _left(run: Run, before: set[str], others: Collection[int] = ()) -> list[str]:
-    """Return the processes and places that are there now and were not before the run."""
+    """Return the processes, files and mounts that exist now and did not exist before the run."""
     run.bury()
     there = [pid for pid in processes.descendants(os.getpid()) if pid not in others and pid != run.pid]
     return [f"process {pid} {_words(pid)[-3:]}" for pid in there] + sorted(_places(run.folder) - before)
 
 
 def _places(folder: Path) -> set[str]:
-    """Temporary files of the run, shared memory and mounts.
+    """Return temporary files of the run, shared memory and mounts.
 
-    The machine's locks stay, and are empty; pytest keeps folders of its last runs. Semaphores are of other programs:
-    a judge has none.
+    The machine's locks do not count, since they stay; nor do the folders that pytest keeps, nor semaphores, since a
+    judge has none.
     """
     made = [path for path in (folder / "tmp").iterdir() if not path.name.startswith("pytest-of-")]
     files = {str(path) for path in made if path.suffix != ".lock"}
@@ -272,7 +272,7 @@ def _places(folder: Path) -> set[str]:
 
 
 def wait(found: Callable[[], Any], limit: float) -> Any:
-    """Return what is found within so many seconds, or what was found last."""
+    """Call ``found`` until its result is true, for at most ``limit`` seconds. Return the last result."""
     deadline = time.monotonic() + limit
     while not (result := found()) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -280,12 +280,12 @@ def wait(found: Callable[[], Any], limit: float) -> Any:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The environment of a run, which has temporary files of its own."""
+    """Return the environment of a run, with a folder of its own for temporary files."""
     return {**os.environ, "TMPDIR": str(folder / "tmp")}
 
 
 def statuses(run: dict[str, Any]) -> dict[str, str]:
-    """Each task's status in a run's results: "correct", or what is wrong with it."""
+    """Return each task's status in a run's results: "correct", or else its arm's ("ran" for a wrong answer)."""
     arms = {record["task"]: record["arm"] for record in run["records"]}
     right = {task for task, arm in arms.items() if arm["status"] == "ran" and max(arm["correct_from"]) <= TOLERANCE}
     return {task: "correct" if task in right else arm["status"] for task, arm in arms.items()}
@@ -311,17 +311,17 @@ class Run:
         self.over = True
 
     def records(self) -> int:
-        """The number of records in the journals."""
+        """Return the number of records in the journals."""
         paths = self.folder.glob("reports/*/journal*.jsonl")
         return sum(max(0, path.read_bytes().count(b"\n") - 1) for path in paths)
 
     def statuses(self) -> dict[str, str]:
-        """Each task's status in the results; empty if there are none."""
+        """Return each task's status in the results, {} if there are no results."""
         paths = self.folder.glob("reports/*/results.json")
         return {task: status for path in paths for task, status in statuses(json.loads(path.read_text())).items()}
 
     def bury(self) -> None:
-        """Take note of the end of orphans."""
+        """Reap the orphans that have ended."""
         for pid in _children(os.getpid()):
             if pid != self.pid and not processes.alive(pid):
                 with contextlib.suppress(ChildProcessError):

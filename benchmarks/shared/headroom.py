@@ -20,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from pytest_passbench.forge.probe import Probe
 
 MOVED_BYTES = tuple(1 << power for power in range(10, 28))
-"""Traffic of the copies that are measured: of parts of the first cache, up to far more than the last one holds."""
+"""Bytes that the measured copies read and write: from a part of the first cache to far more than the last one."""
 MATRIX = 768
 REPEATS = 60
 
@@ -37,7 +37,7 @@ class PeakRates:
     flops: float
 
     def copy_seconds(self, moved: int) -> float:
-        """Return the time of a copy that reads and writes ``moved`` bytes in all, between the measured ones."""
+        """Return the seconds of a copy that reads and writes ``moved`` bytes in all, interpolated linearly."""
         before, after = self.copies[0], self.copies[-1]
         for copy in self.copies:
             if copy[0] <= moved:
@@ -67,7 +67,7 @@ def measure() -> PeakRates:
     best = [float("inf")] * len(runs)
     for _ in range(REPEATS):
         for number, run in enumerate(runs):
-            run()  # a first one after another size: the caches hold that one's data
+            run()  # not timed: the caches still hold the data of another size
             start = time.perf_counter()
             run()
             best[number] = min(best[number], time.perf_counter() - start)
@@ -82,7 +82,7 @@ class Work:
     flops: int
 
     def seconds(self, machine: PeakRates) -> float:
-        """Return the least time of the work on ``machine``."""
+        """Return the least seconds of the work on ``machine``."""
         return max(machine.copy_seconds(self.bytes), self.flops / machine.flops)
 
 

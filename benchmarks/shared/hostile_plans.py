@@ -1,4 +1,4 @@
-"""An attacker in the reader, with full freedom: valid messages and plans, and mutations of them."""
+"""Messages and plans that an attacker in the reader may send: valid ones, and mutations of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pytest_passbench.plans.launch import Allocate, Argument, LaunchPlan, Operan
 from pytest_passbench.runner.replay import replay
 
 SHAPE = (8, 16)
-MOST_BYTES = 1 << 24  # of memory that a plan allocates and that is really tried
+MOST_BYTES = 1 << 24  # of memory that a plan allocates; plans that allocate more are not run
 SOURCE = """#include <cstdint>
 extern "C" void one(const float* x, const float* y, float* out, int64_t n, float eps) { }
 extern "C" void two(const float* x, float* out, bool half) { }
@@ -178,7 +178,7 @@ class _Builder:
 
 
 class _Reader:
-    """Stands for a reader that says this plan."""
+    """Stands for a reader that records this plan."""
 
     arm = SimpleNamespace(patience=lambda _phase: 600.0)
 
@@ -197,7 +197,7 @@ def answered(plan: LaunchPlan, folder: Path) -> None:
 
 
 def outside(plan: LaunchPlan) -> list[Operand]:
-    """Return the operands of a plan that reach beyond their memory: none, in a plan that was parsed."""
+    """Return the operands of a plan that reach beyond their memory. A parsed plan has none."""
     sizes = {("argument", index): tensor.form.nbytes for index, tensor in enumerate(plan.tensors)}
     sizes |= {("table", index): table.nbytes for index, table in enumerate(plan.tables)}
     wrong: list[Operand] = []
@@ -235,7 +235,7 @@ class _Stub:
 
 
 def tried(data: Any) -> str:
-    """Take a plan's data through all that happens to it, with kernels that do nothing.
+    """Parse, check and replay a plan's data, with kernels that do nothing.
 
     Returns how far it came: "refused", "large", "raised", "ran", or "right", which must never be.
     """

@@ -20,7 +20,7 @@ SECONDS = 5.0
 MEMORY = 1 << 30
 LINES = 20
 CHARACTERS = 4_000
-"""What one input may cost, and how long a message may be."""
+"""The limits of one input: seconds, bytes of memory, and lines and characters of its message."""
 
 GOOD = ("fine", "message")
 _RAISED = 70  # the exit code of a child whose command raised
@@ -50,12 +50,12 @@ class Outcome:
 
     @property
     def text(self) -> str:
-        """Return all that it printed."""
+        """Return all that the command printed."""
         return self.out + self.err
 
 
 def warm_up(folder: Path) -> None:
-    """Do with good input what commands do, so that a child's time is that of its own input; ``folder`` is empty."""
+    """Run the commands on good input in an empty folder, so that a child's time is that of its own input alone."""
     import torch
 
     from shared import good_inputs
@@ -70,7 +70,7 @@ def warm_up(folder: Path) -> None:
         _run(["verify", str(stored), f"--tasks={task}"])
         _run(["merge", str(folder / "out"), str(stored)])
         _run(["show", "--json", str(stored)])
-        # It is no log. Reading it imports Inspect, which takes longer than one input may.
+        # The file is no log. Trying to read it imports Inspect, which takes longer than one input may.
         _run(["trajectories", str(stored), f"--out={folder / 'no trajectories'}"])
         _run(["pytest", "--passbench", f"--candidate={candidate}", str(task)])
 
@@ -86,7 +86,7 @@ def forked(argv: Sequence[str], folder: Path, seconds: float = SECONDS) -> Outco
     ended, _, _ = select.select([descriptor], [], [], seconds)
     taken = time.monotonic() - started
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)  # and whatever it has started
+        os.killpg(child, signal.SIGKILL)  # with all processes that it has started
     os.close(descriptor)
     _, status, usage = os.wait4(child, 0)
     grown = max(0.0, usage.ru_maxrss / 1024 - before[1] / (1 << 20))
@@ -112,7 +112,7 @@ def _child(argv: Sequence[str], folder: Path, out: Path, err: Path, size: int) -
         code = _run(list(argv))
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
-    except BaseException:  # whatever a command raises is what this looks for
+    except BaseException:  # an exception of the command is what this looks for
         traceback.print_exc()
     finally:
         with contextlib.suppress(Exception):
@@ -132,7 +132,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _obey_permissions() -> None:
-    """Give up root's right to read what nobody may read."""
+    """Give up root's right to read files and folders without permission."""
     if os.geteuid():
         return
     header, data = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
@@ -156,7 +156,7 @@ def _kept(path: Path) -> str:
 
 
 def _verdict(argv: Sequence[str], ended: bool, code: int, grown: float, out: str, err: str) -> str:
-    has_help = {"-h", "--help"} & {*argv}  # which pytest prints besides an error; the error itself is in stderr
+    has_help = {"-h", "--help"} & {*argv}  # pytest prints the help to stdout besides an error in stderr
     said = out + err if argv[0] == "pytest" and not has_help else err
     if not ended:
         return "hang"

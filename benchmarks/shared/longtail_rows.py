@@ -1,4 +1,4 @@
-"""The rows of the long tail: the subgraphs that are measured, and the file of what was measured."""
+"""The rows of the long tail: the subgraphs that are measured, and the file of the measurements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def representatives(tasks: Sequence[Task]) -> list[tuple[Task, Subgraph]]:
 
 
 def save_longtail(rows: Sequence[SpeedupRow], path: Path, **about: Any) -> None:
-    """Write the rows as JSON, with their counts and what else is known ``about`` them."""
+    """Write the rows as JSON, with their counts and the fields of ``about``."""
     columns = [field.name for field in dataclasses.fields(SpeedupRow)]
     lines = ",\n".join(json.dumps(list(dataclasses.astuple(row))) for row in rows)
     head = json.dumps({**about, **longtail_counts(rows), "columns": columns})[1:-1]

@@ -55,7 +55,7 @@ def forward(in_0, in_1, in_2, in_3):
 """
 SHAPES = ((64, 256), (64, 256), (256,), (256,))
 PYTHON, KERNEL = "    pass\n", ""
-#: What ``misbehave`` does in the reader, and the kernel in a measured process; and how the record ends then.
+#: What ``misbehave`` does in the reader, what the kernel does in a measured process, and the status that follows.
 KINDS = {
     "kernel-crash": (PYTHON, "*(volatile float*)8 = 1;", "crash"),
     "hang": ("    while True:\n        pass\n", KERNEL, "timeout"),
@@ -71,13 +71,13 @@ KINDS = {
     "fork": ("    if os.fork() == 0:\n        os._exit(0)\n", KERNEL, "correct"),
 }
 MOST_GROWN = 50.0  # MiB
-TIMEOUT = 4.0  # seconds: each that hangs costs so much
+TIMEOUT = 4.0  # seconds, which every candidate that hangs costs
 
 
 @dataclass
 class Outcome:
-    """What became of a run. ``wrong``: records that are not what they should be; ``left``: what was left behind;
-    ``grown``: MiB by which the judge grew after the first fifth."""
+    """The outcome of a run. ``wrong``: records with a status that was not expected; ``left``: what was left behind;
+    ``grown``: MiB by which the judge's memory grew after the first fifth."""
 
     statuses: dict[str, int] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
@@ -96,7 +96,7 @@ def run(count: int, folder: Path, **settings: Any) -> Outcome:
     candidate = Candidate.open(_write(count, folder))
     chosen = {"pipeline": "direct", "timeout": TIMEOUT, "policy": "open", **settings}
     outcome, first = Outcome(), 0.0
-    native_library.descriptor()  # it stays open as long as this process lives
+    native_library.descriptor()  # it stays open until this process ends
     with _own_temporary_folder() as temporary:
         before = _state(temporary)
         with Session(Settings(**chosen), os.urandom(32)) as session:
@@ -151,6 +151,6 @@ def _state(temporary: Path) -> set[str]:
 
 
 def _resident() -> float:
-    """MiB of this process."""
+    """Return the resident memory of this process in MiB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

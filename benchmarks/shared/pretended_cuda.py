@@ -101,7 +101,7 @@ torch.cuda.stream = torch.cuda.graph = lambda entered: entered
 """
 
 
-#: Puts a library in libcuda's place. It comes along in the text, since sandboxes see no file of it.
+#: Puts a library in libcuda's place. The text has the library's bytes, since sandboxes cannot see its file.
 LIBRARY = """
 import base64, ctypes, functools
 from pytest_passbench.runner.cuda import libcuda
@@ -134,8 +134,8 @@ def pretended_cuda(fault: str = "pass", library: Path | None = None) -> Iterator
 
     With a ``library`` in libcuda's place, processes share memory of the device.
 
-    ``fault`` is a statement of Python that runs in each synchronisation. ``name`` is the arm's there, and
-    ``CALLS[0]`` the number of calls of ``synchronize`` in the process, which is the ``OPENED[0]``-th of its arm.
+    ``fault`` is a statement of Python that runs in each synchronisation. It can use the arm's ``name``, ``CALLS[0]``
+    (calls of ``synchronize`` in the process) and ``OPENED[0]`` (processes of the arm that have opened the device).
     """
     source, count = PRELUDE.replace("FAULT", fault), torch.cuda.device_count
     if library is not None:
@@ -159,7 +159,7 @@ def first_in_zygotes(source_for: Callable[[str], str]) -> Iterator[None]:
     def with_source(self: Arm, channel: int, status: int) -> list[str]:
         line = command(self, channel, status)
         if self.settings.on_device:
-            # The zygote starts its interpreter again without address randomisation: before, not after the imports.
+            # The zygote restarts its interpreter without address randomisation. That has to come before the text.
             again = "" if "same_layout" in source_for(self.settings.name) else f"{_LAYOUT}; "
             place, source = line.index("-c") + 1, source_for(self.settings.name)
             run = f"{again}exec(compile({source!r}, 'first', 'exec'), {{}})"

@@ -7,7 +7,7 @@ import time
 
 
 def helper() -> None:
-    """A thread of the driver's, which names itself."""
+    """Name this thread, as a thread of the driver does."""
     with open(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/comm", "w") as file:  # noqa: PTH123 - as it does
         file.write("cuda-EvtHandlr")
     NAMED.set()

@@ -36,7 +36,7 @@ def annotate(module: GraphModule, inputs: Sequence[torch.Tensor]) -> None:
 def split(module: GraphModule, supports: Callable[[Node], bool]) -> list[Node]:
     """Put a call of a submodule in place of each region of an annotated graph, and return these calls.
 
-    The submodules are graph modules. A region is as large as can be without a circle between regions.
+    The submodules are graph modules. A region is as large as possible without a cycle between regions.
     """
     support = create_op_support(lambda _modules, node: supports(node))
     partitioner = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True)

@@ -9,11 +9,11 @@ from inspect_ai.model import ChatMessageAssistant, ModelAPI, ModelOutput, ModelU
 
 Call = tuple[str, dict[str, Any]]
 NextCall = Callable[[str, int, Sequence[Any]], Awaitable[Call | None]]
-"""The tool call that a model makes: of the model's name, the number of its answers so far, and the messages."""
+"""Returns a model's next tool call, for the model's name, the number of its answers so far, and the messages."""
 
 
 def register(next_call: NextCall) -> None:
-    """Register the provider ``scripted``. A model whose function returns None gives up in words."""
+    """Register the provider ``scripted``. If ``next_call`` returns None, the model answers "I give up"."""
 
     class Scripted(ModelAPI):
         """A model without a network. Its usage is stated, since Inspect would download a vocabulary to count it."""

@@ -9,7 +9,7 @@ from shared.workspace import AS_EAGER, GELU_ADD, GELU_ADD_KERNEL, Workspace, mak
 
 SLEEP = "import time; time.sleep(600)"
 STOP = "import os, signal; os.kill({whom}, signal.SIGSTOP)"
-#: A plan's two recordings are made side by side, and have fewer processes together than a sandbox may.
+#: A plan's two recordings run at the same time. Together they fork fewer processes than a sandbox may have.
 FORKS = """
 import os, time
 for _ in range(25):
@@ -18,7 +18,7 @@ for _ in range(25):
             pass
 time.sleep(600)
 """
-#: Six matches of different shapes: a request for each.
+#: Six matches of different shapes, each with a request of its own.
 MATCHES = (
     "def forward(in_0, in_1):\n"
     + "".join(f"    a_{i} = in_0[:{i + 1}]\n    b_{i} = in_1[:{i + 1}]\n" for i in range(6))
@@ -36,7 +36,7 @@ template <int N> constexpr int count() {
 
 
 def _spinning(when: str = "true", rounds: str = "1000000000000L") -> str:
-    """A pass whose kernel counts to a number before it computes, when a condition of C++ is met."""
+    """Return a pass whose kernel counts to a number before it computes, if a condition of C++ is met."""
     spin = f"volatile int64_t spun = 0; if ({when}) for (int64_t i = 0; i < {rounds}; ++i) spun = spun + 1;"
     return make_cpp_pass(GELU_ADD_KERNEL.replace("int64_t n) {", f"int64_t n) {{ {spin}"))
 
@@ -74,7 +74,7 @@ SLOW = Stalling(_spinning(rounds="1000000000L"), ())
 
 
 def write(bench: Workspace, kinds: list[str]) -> Path:
-    """Write a task for each of the kinds, and behind each one for an honest pass. Return the candidate."""
+    """Write a task for each of the kinds, and after each a task for an honest pass. Return the candidate."""
     for number, kind in enumerate(kinds):
         stalling, name = KINDS.get(kind, SLOW), f"{number:02d}-{kind}"
         bench.task(name, source=stalling.source)

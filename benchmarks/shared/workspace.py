@@ -31,18 +31,18 @@ MAX_JUDGES = 3
 
 
 class Judges:
-    """Judges that serve one test after the other: one for all that have the same settings.
+    """Judges that tests share: one for all tests that have the same settings.
 
-    Only those that were used last stay, since each has several processes.
+    Only the ``MAX_JUDGES`` that were used last are kept, since each has several processes.
     """
 
     def __init__(self) -> None:
         self._sessions: dict[Settings, Session] = {}
 
     def session(self, settings: Settings) -> Session:
-        """Return the judge with these settings; begin it if there is none.
+        """Return the judge with these settings; start it if there is none.
 
-        It does not look into the machine's noise, and measures nothing twice.
+        It does not measure the machine's noise, and measures nothing twice.
         """
         session = self._sessions.pop(settings, None) or Session(settings, b"a secret of the tests")
         session.thorough = False
@@ -60,7 +60,7 @@ class Judges:
 
 
 class Workspace:
-    """A folder with task files and candidates, and who judges them: ``judges``, or a judge for that alone."""
+    """A folder with task files and candidates, and their judges: ``judges``, or a new judge for each call."""
 
     def __init__(self, folder: Path, judges: Judges | None = None) -> None:
         self.folder, self._judges = folder, judges
@@ -77,7 +77,7 @@ class Workspace:
         scales: tuple[int, ...] = (1,),
         stats: str = "mean: 0.0, std: 1.0, min: -5.0, max: 5.0",
     ) -> Path:
-        """A task with one subgraph per dtype and scale (of the first dimension)."""
+        """Write a task with one subgraph per dtype and scale (of the first dimension). Return its path."""
         subgraphs = [
             self._subgraph(f"{dtype}-x{scale}", dtype, [(shape[0] * scale, *shape[1:]) for shape in shapes], stats)
             for dtype in dtypes
@@ -101,7 +101,7 @@ class Workspace:
         return "\n".join(lines) + "\n"
 
     def candidate(self, passes: Mapping[str, str], name: str = "cand", task: str = "", **helpers: str) -> Path:
-        """A candidate's pass directory; with ``task`` the one for that task alone."""
+        """Write a candidate's pass directory, with ``task`` that of this task. Return the candidate's folder."""
         root = self.folder / name
         folder = root / task / "pass_dir" if task else root
         folder.mkdir(parents=True, exist_ok=True)
@@ -113,25 +113,25 @@ class Workspace:
         return root
 
     def judge(self, candidate: Path | None = None, **settings: Any) -> dict[str, Any]:
-        """Judge all tasks; return the records by "task/subgraph", the later one of two."""
+        """Judge all tasks. Return the last record of each "task/subgraph"."""
         return {f"{record.task}/{record.subgraph}": record for record in self.records(candidate, **settings)}
 
     def records(self, candidate: Path | None = None, **settings: Any) -> list[Any]:
-        """Judge all tasks; return the records as they come. A budget is one run's, so it has its own judge."""
+        """Judge all tasks. Return the records in order. A budget is for one run, so that run has its own judge."""
         asked = Settings(**{"pipeline": "direct", "audit": "off", **settings})
         shared = self._judges if asked.budget is None else None
         with nullcontext(shared) if shared else Judges() as judges:
             return self.judged_by(judges.session(asked), candidate)
 
     def judged_by(self, session: Session, candidate: Path | None = None) -> list[Any]:
-        """Return the records of all tasks, as they come from this judge."""
+        """Judge all tasks with this judge. Return the records in order."""
         chosen = Candidate.open(candidate or self.folder / "cand")
         tasks = [read_task(path) for path in sorted(self.tasks.glob("*.yaml"))]
         return [record for task in tasks for record in records(session, task, chosen, session.settings)]
 
 
 def make_wrapper(body: str, head: str = "") -> str:
-    """A pass for gelu(x) + y whose wrapper has the given body."""
+    """Return a pass for gelu(x) + y whose wrapper has this body."""
     lines = textwrap.indent(textwrap.dedent(body).strip(), "    ")
     return (
         f"import torch\n{textwrap.dedent(head)}\n"
@@ -143,7 +143,7 @@ def make_wrapper(body: str, head: str = "") -> str:
 
 
 def make_cpp_pass(kernel: str = GELU_ADD_KERNEL, out: str = "torch.empty_like(x)") -> str:
-    """A pass for gelu(x) + y by a C++ kernel ``gelu_add(x, y, out, n)``, whose answer goes to ``out``."""
+    """Return a pass for gelu(x) + y by a C++ kernel ``gelu_add(x, y, out, n)``, which writes to ``out``."""
     head = "from pytest_passbench.kernels import cpp\n\nlib = cpp.load('''\n#include <cmath>\n#include <cstdint>"
     body = f"out = {out}\nlib.gelu_add(x, y, out, x.numel())\nreturn out"
     return make_wrapper(body, f"{head}{kernel}''')")

@@ -1,8 +1,8 @@
 """Spellings of computing with torch in a kernel wrapper: a hiding place, crossed with what is computed there.
 
-``variant(seed)`` gives the source of one pass; equal seeds give equal sources. ``through(source, folder)`` records it as a
-reader does, checks the plan as the judge does, executes it with kernels that do nothing, and tells whether the answer
-is right all the same.
+``variant(seed)`` gives one pass; equal seeds give equal passes. ``recorded(source, folder)`` records it as a reader
+does. ``through(answer, reference)`` checks the recorded plan as the judge does, executes it with kernels that do
+nothing, and tells whether the answer is right all the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pytest_passbench.plans.launch import Argument, LaunchPlan, Request, contigu
 from pytest_passbench.runner.replay import replay
 
 SHAPE = (4, 16)
-SECONDS = 10  # until a recording is given up
+SECONDS = 10  # after which a recording is ended
 _WORDS = ("alpha", "beta", "tile", "lane", "fused", "stage", "warp", "flow", "unit", "span", "mesh", "core", "base")
 
 #: What is computed, by a function ``{work}(x, y)`` of two tensors: reference, and lines of its body.
@@ -82,7 +82,7 @@ COMPUTED: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 
-#: Where it is hidden: statements for the module, ``{work}`` being the function; then lines that leave it in ``out``.
+#: Where it is hidden: statements for the module, and lines of the wrapper that call ``{work}`` and set ``out``.
 HIDDEN: dict[str, tuple[str, str]] = {
     "plain": ("", "out = {work}(x, y)"),
     "generator send": (
@@ -349,7 +349,7 @@ class Variant:
 
 
 def variant(seed: int, hidden: str = "", computed: str = "") -> Variant:
-    """Return the variant of a number; a hiding place and what is computed there are drawn where none is given."""
+    """Return the variant of a seed. The hiding place and what is computed there are drawn unless they are given."""
     rng = random.Random(seed)
     hidden, computed = hidden or rng.choice(list(HIDDEN)), computed or rng.choice(list(COMPUTED))
     reference, body = COMPUTED[computed]
@@ -357,7 +357,7 @@ def variant(seed: int, hidden: str = "", computed: str = "") -> Variant:
 
 
 def honest(seed: int, hidden: str) -> Variant:
-    """Return a pass that launches its own kernel at such a place."""
+    """Return a pass that launches its own kernel in a hiding place."""
     body = ["out = torch.empty_like(x)", "lib.{kernel}(x, y, out, x.numel())", "return out"]
     return _written(random.Random(seed), hidden, body, hidden, "add", decoy=0)
 
@@ -402,7 +402,7 @@ def _imports() -> None:
 
 
 def recorded(source: str, folder: Path) -> dict[str, Any]:
-    """Return what a reader answers: a plan as data, or why there is none. Runs in a process of its own."""
+    """Record a pass in a process of its own. Return its plan as data, or why it was refused or what it raised."""
     _imports()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "variant.py").write_text(source)
@@ -445,7 +445,7 @@ def _answer(folder: Path) -> dict[str, Any]:
 
 
 def accepted(answer: dict[str, Any]) -> LaunchPlan:
-    """Return the plan in a reader's answer as the judge takes it. Raises Rejected with why it does not."""
+    """Return the plan in a reader's answer if the judge accepts it. Raises Rejected with the reason if not."""
     if "plan" not in answer:
         ((kind, said),) = answer.items()
         raise plan_refused(kind, said)

@@ -1,4 +1,4 @@
-"""The stages by name; each writes files of its own in a folder, and goes on with what lies there.
+"""The stages by name. Each writes files of its own in a folder, and goes on from those that are there already.
 
     cd benchmarks
     python -m trained_model graphs FOLDER
@@ -55,7 +55,7 @@ def train(args: argparse.Namespace) -> None:
 
 
 def reward(args: argparse.Namespace) -> None:
-    """Go on with a trained model by the judge's reward."""
+    """Train a model of the stage ``sft`` further, by the judge's reward."""
     words = tokens.load(args.folder)
     fresh = [graph for graph, _ in examples.unjudged(args.folder, 1 << 30)] or collect.load(args.folder, "train")
     settings = grpo.Rewarding(steps=args.steps, seed=args.seed, threads=args.threads)

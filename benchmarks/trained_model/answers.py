@@ -78,12 +78,12 @@ def answer(source: str, shapes: dict[str, tuple[int, ...]]) -> str:
 
 
 def body_of(text: str) -> str:
-    """Return the part of a pass that no other text of it gives: the kernel's statements."""
+    """Return the kernel's statements, the one part of a pass that its other parts do not determine."""
     return text[text.index(") {\n", text.index("void run(")) + 4 : text.index('\n}\nextern "C"')]
 
 
 def with_body(text: str, body: str) -> str:
-    """Return a pass with other statements in its kernel: the rest of a file whose body a model wrote."""
+    """Return a pass with ``body`` in place of the statements of its kernel."""
     begin = text.index(body_of(text))
     return text[:begin] + body + text[begin + len(body_of(text)) :]
 

@@ -71,7 +71,7 @@ def control_answers(folder: Path, pairs: Sequence[tuple[Graph, str]]) -> None:
 
 
 def to_judge(folder: Path, graphs: dict[str, Graph]) -> Iterator[tuple[Graph, str]]:
-    """Yield each different answer of all arms, in an order drawn by chance, so that no arm has a better hour."""
+    """Yield each different answer of all arms, in random order, so that no arm is judged at a quieter time."""
     pairs = {
         (row["graph"], text)
         for path in sorted((folder / "answers").glob("*.jsonl"))

@@ -21,7 +21,7 @@ DTYPES = ("float32", "float32", "bfloat16", "float16")
 
 
 def make(folder: Path, dataset: Path, count: int, seed: int = 0) -> None:
-    """Write the real graphs and ``count`` random ones."""
+    """Write the real graphs and ``count`` random ones, unless graphs.jsonl is there already."""
     path = folder / "graphs.jsonl"
     if path.exists():
         return
@@ -53,7 +53,7 @@ def graph_of(origin: str, source: str, inputs: list[dict[str, Any]], families: l
 
 
 def form(graph: Graph) -> str:
-    """Return the normal form of a graph, without dtypes and sizes. It is run small, which takes less time."""
+    """Return the normal form of a graph, without dtypes and sizes. The graph runs at small sizes, to save time."""
     shapes = {name: (*(2 for _ in shape[1:]), shape[-1]) for name, shape in graph.shapes().items()}
     specs = tuple(TensorSpec(name, shape, "float32", 1.0, 0.1) for name, shape in shapes.items())
     probe = Instance(tuple(graph.operators), graph.source, "float32", specs, "", "text", "", "").probe()
@@ -61,6 +61,6 @@ def form(graph: Graph) -> str:
 
 
 def load(folder: Path, split: str | None = None) -> list[Graph]:
-    """Return the graphs of a folder, of a split or all that have one."""
+    """Return the graphs of a folder that have a split: those of ``split``, or all if it is None."""
     graphs = [Graph(**row) for row in read(folder / "graphs.jsonl")]
     return [graph for graph in graphs if graph.split and split in (None, graph.split)]

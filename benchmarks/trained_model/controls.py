@@ -11,8 +11,8 @@ from trained_model.graphs import Graph
 def nearest(graph: Graph, pairs: Sequence[tuple[Graph, str]]) -> str:
     """Return the answer to the training graph that is nearest by edit distance of operators.
 
-    Of several the one with as many inputs, then the one whose text is most alike. The graph's own text takes the
-    place of the pattern's, as anybody who looks an answer up would do; the kernel stays as it is.
+    Of several, one with as many inputs is taken first, then one whose text is most alike. The graph's own text
+    replaces the pattern's, as anybody who looks an answer up would do; the kernel stays as it is.
     """
     least = min(distance(graph.operators, other.operators) for other, _ in pairs)
     close = [pair for pair in pairs if distance(graph.operators, pair[0].operators) == least]

@@ -38,7 +38,7 @@ def second_question(tokenizer: Tokenizer, graph: Graph, broken: str, feedback: s
 
 
 def unjudged(folder: Path, most: int) -> list[tuple[Graph, str]]:
-    """Return further pairs of random train graphs that no judge has seen, for an ablation on the number of pairs."""
+    """Return further pairs of random train graphs, none judged right, for an ablation on the number of pairs."""
     judged = {graph.id for graph, _ in right_pairs(folder, "train")}
     others = [graph for graph in load(folder, "train") if graph.origin == "random" and graph.id not in judged]
     return [(graph, answer(graph.source, graph.shapes())) for graph in others[:most]]
@@ -47,7 +47,7 @@ def unjudged(folder: Path, most: int) -> list[tuple[Graph, str]]:
 def all_examples(
     folder: Path, tokenizer: Tokenizer, *, repairs: int, extra: int = 0, body: bool = False
 ) -> list[Example]:
-    """Return the examples of a training in an order drawn by chance. Real pairs are there four times."""
+    """Return the examples of a training in random order. Real pairs come four times."""
     pairs = right_pairs(folder, "train")
     pairs += 3 * [pair for pair in pairs if pair[0].origin == "real"] + unjudged(folder, extra)
     rows = single(tokenizer, pairs, body)

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a file, none if it is not there. A last line that was not written whole is left out."""
+    """Return the lines of a file, [] if there is no file. A last line that was not written whole is left out."""
     if not path.exists():
         return []
     lines = path.read_text().split("\n")

@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 MOST = 8
 """The most operators of a graph."""
 SMALLEST, LARGEST = 1 << 10, 1 << 21
-"""Elements of the largest input. Below, a call's cost is all that is timed; above, judging takes long."""
+"""Bounds of the largest input's elements. With fewer, only a call's cost is timed; with more, judging takes long."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Statement:
 class Graph:
     """A graph with the shapes and the dtype that it is judged at.
 
-    ``origin`` is "real" or "random". ``families`` are the architecture families that have it, none for a random one.
+    ``origin`` is "real" or "random". ``families`` are the architecture families that have it, [] for a random one.
     """
 
     id: str
@@ -63,7 +63,7 @@ class Graph:
 
 
 class Unfit(Exception):
-    """A graph that is none of those that are learnt here; the message is the reason."""
+    """A graph that is left out of the graphs to learn; the message is the reason."""
 
 
 def statements(source: str) -> list[Statement]:
@@ -104,7 +104,7 @@ class Form:
 
 
 def form_of(source: str, shapes: dict[str, Shape]) -> Form:
-    """Return the forms of all values. Raises Unfit where a value has another one."""
+    """Return the forms of all values. Raises Unfit if a value has another form."""
     full = max(shapes.values(), key=lambda shape: (len(shape), shape), default=())
     if not full:
         raise Unfit("no input of the full shape")
@@ -152,7 +152,7 @@ def check(source: str, shapes: dict[str, Shape]) -> Form:
 
 
 def runs(source: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the runs of fitting statements in a graph as sources, with the old names of the new ones.
+    """Yield the runs of fitting statements in a graph as sources, each with the graph's names of the run's inputs.
 
     A run begins at any statement, and takes up to ``MOST`` consecutive ones; only its last value is a result.
     """

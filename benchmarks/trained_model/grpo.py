@@ -41,7 +41,7 @@ class Rewarding:
 def train(
     start: Path, graphs: Sequence[Graph], tokenizer: Tokenizer, judge: Judge, out: Path, settings: Rewarding
 ) -> None:
-    """Train the model of the folder ``start`` on graphs, and save it in ``out``. What lies there is gone on with."""
+    """Train the model of the folder ``start`` on graphs, and save it in ``out``. Go on from a state saved there."""
     torch.set_num_threads(settings.threads)
     model = load(start)
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.rate, betas=(0.9, 0.98), weight_decay=0.0)
@@ -108,7 +108,7 @@ def _update(
     count: int,
     size: int = 8,
 ) -> None:
-    """Make one step of the gradient of the rewards. Answers are of the present model: there is no ratio to clip."""
+    """Make one step along the rewards' gradient. The present model wrote the answers: there is no ratio to clip."""
     model.train()
     for begin in range(0, len(rows), size):
         part = rows[begin : begin + size]

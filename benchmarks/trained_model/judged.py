@@ -1,4 +1,4 @@
-"""Answers judged: each pair of a graph and an answer once, by the real judge, with a journal that goes on.
+"""The judging of pairs of a graph and an answer: each once, by the real judge, with a journal of the verdicts.
 
 The judging is the shortest that the Evaluator has: the graph alone at one size and dtype, and the first look's six
 pairs of blocks. Seconds of a pair are kept beside its verdict.
@@ -20,7 +20,7 @@ from trained_model.files import Journal
 from trained_model.graphs import Graph
 
 FEEDBACK = 400
-"""Characters of the feedback that are kept of an answer that is not right."""
+"""The most characters that are stored of the feedback on a wrong answer."""
 STATISTICS = ("mean", "std", "min", "max")
 NAME = "fused.py"
 """The file of an answer."""
@@ -47,7 +47,7 @@ def key_of(graph: Graph, text: str) -> str:
 class Judge:
     """A judge of single answers, with a journal. An answer that it has judged before is not judged again.
 
-    What the machine kept from being judged is tried anew when the journal is opened again.
+    An answer that could not be judged for a fault of the machine is judged when the journal is opened again.
     """
 
     def __init__(self, folder: Path, journal: str) -> None:
@@ -93,7 +93,7 @@ class Judge:
 
 
 def judge_all(folder: Path, journal: str, pairs: Iterable[tuple[Graph, str]], say: int = 50) -> None:
-    """Have all pairs judged, and print how it goes."""
+    """Have all pairs judged, and print a line after each ``say`` of them."""
     judge, start, count = Judge(folder, journal), time.perf_counter(), 0
     judged_before = len(judge.verdicts)
     try:

@@ -43,9 +43,9 @@ PLAIN = {name for name, text in ELEMENT.items() if "{1}" not in text}
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a graph: the operator, its operands as written, and where its numbers are.
+    """A call of a graph: the operator, its operands as written, and its other arguments.
 
-    ``operands`` are names of tensors, or numbers' texts. ``numbers`` are what else a row's operator needs.
+    ``operands`` are names of tensors, or numbers' texts. ``numbers`` are a norm's shape and epsilon.
     ``in_place`` is True if it writes to its first operand.
     """
 
@@ -85,7 +85,7 @@ def _is_operand(text: str) -> bool:
     if text.startswith(("in_", "tmp_")):
         return text.replace("_", "").isalnum()
     try:
-        return abs(float(text)) < 1e30  # so that it is a number of all dtypes
+        return abs(float(text)) < 1e30  # neither infinite nor NaN
     except ValueError:
         return False
 

@@ -46,7 +46,7 @@ def right_pairs(folder: Path, split: str) -> list[tuple[Graph, str]]:
 
 
 def summary(folder: Path) -> dict[str, object]:
-    """Return how many were judged, by split and stage."""
+    """Return how many pairs were judged, by split, origin and stage, and the mean seconds."""
     graphs = {graph.id: graph for graph in load(folder)}
     rows = [row for row in read(folder / JOURNAL) if row["graph"] in graphs]
     counts = Counter(f"{graphs[row['graph']].split} {graphs[row['graph']].origin}: {row['stage']}" for row in rows)

@@ -83,7 +83,7 @@ class Drawer:
         return name
 
     def number(self) -> str:
-        """Return a number: a usual one, or any."""
+        """Return a number: one of ``NUMBERS``, or a random one."""
         if self.chance.random() < 0.6:
             return self.chance.choice(NUMBERS)
         return repr(round(self.chance.uniform(0.01, 4), self.chance.choice((1, 2, 3, 4, 6, 9))))
@@ -103,7 +103,7 @@ class Drawer:
         if kind == "row":
             return self.row(first)
         if kind == "column":
-            self.unused.append(first)  # a mean is mostly taken off or put beside the value itself
+            self.unused.append(first)  # a mean is mostly subtracted from the value itself
             return self.chance.choice(COLUMNS).format(first)
         if kind == "number":
             return self.chance.choice(NUMBER).format(first, n=self.number())
@@ -128,7 +128,7 @@ class Drawer:
         return text.format(operand, d=self.full[-1], eps=self.chance.choice(("1e-05", "1e-06", "1e-12")), **weights)
 
     def draw(self) -> tuple[str, dict[str, tuple[int, ...]]]:
-        """Return the graph's source and the shapes of its inputs. Raises Unfit if it is not whole."""
+        """Return the graph's source and the shapes of its inputs. Raises Unfit if nothing uses one of its values."""
         for _ in range(self.count):
             text, target = self.text(), f"tmp_{len(self.lines)}"
             if any(word in text for word in MAKES_POSITIVE):

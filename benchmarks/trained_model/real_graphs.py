@@ -16,13 +16,13 @@ from trained_model.graphs import LARGEST, SMALLEST, Unfit, check, runs, statemen
 NAMESPACE = {"torch": torch, "operator": operator, "device": torch.device, "inf": float("inf"), "nan": float("nan")}
 FLOATS = {torch.float32, torch.bfloat16, torch.float16}
 TRIES = 4
-"""How many rows that have a run are looked at, until it fits in one of them."""
+"""How many rows that have the same run are tried at most, until the run fits at a row's shapes."""
 POSITIVE = {"mean": 2.0, "std": 0.5, "min": 0.5, "max": 4.0}
 """Statistics of inputs without recorded ones, in a graph that takes a logarithm or a root, or divides by a value."""
 
 
 def real_graphs(rows: Iterable[GraphRow]) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Return the graphs that fit, with inputs and families, by their texts; and why each other row is left out."""
+    """Return the graphs that fit, with inputs and families, by their texts; and the reasons why others do not."""
     fits: dict[str, dict[str, Any]] = {}
     tries: dict[str, int] = {}
     families: dict[str, set[str]] = {}
@@ -67,7 +67,7 @@ def suits(source: str, inputs: list[dict[str, Any]], reasons: list[str]) -> bool
 
 
 def values_shapes(row: GraphRow) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of all floating-point values of a row, none if it does not run without data."""
+    """Return the shapes of a row's contiguous floating-point values, {} if it does not run on fake tensors."""
     names = sorted(set(re.findall(r"\b(?:in|tmp)_\d+\b", row.source)))
     returned = ", ".join(f"{name!r}: {name}" for name in names)
     body = row.source.rpartition("    return")[0] + f"    return {{{returned}}}\n"
@@ -89,7 +89,7 @@ def values_shapes(row: GraphRow) -> dict[str, tuple[int, ...]]:
 def with_statistics(
     source: str, inputs: list[dict[str, Any]], row: GraphRow, names: dict[str, str]
 ) -> list[dict[str, Any]]:
-    """Return the inputs with recorded statistics where the row has them."""
+    """Return the inputs with statistics: the row's for its own inputs, else positive ones if the graph needs them."""
     recorded = {item["name"]: item for item in row.inputs}
     calls = [item.call for item in statements(source)]
     divides = any(call.name == "div" and len(call.tensors) > 1 for call in calls)

@@ -24,7 +24,7 @@ KINDS = ("another operator", "another name", "an unknown name", "another number"
 
 
 def spoiled(text: str, kind: str, chance: random.Random) -> str:
-    """Return an answer with a mistake in its kernel; the same text if it has no place for such a one."""
+    """Return an answer with a mistake of a kind in its kernel; the same text if it has no place for that kind."""
     begin = text.index("void run(")
     begin, end = text.index("{\n", begin), text.index('\n}\nextern "C"')
     kernel = text[begin:end]
@@ -62,7 +62,7 @@ def wrong_answers(folder: Path, most: int) -> Iterator[tuple[Graph, str]]:
 
 
 def judge_repairs(folder: Path, most: int) -> None:
-    """Have the spoiled answers judged, and print by their stages how many there are."""
+    """Have the spoiled answers judged, and print how many there are at each stage."""
     judge_all(folder, JOURNAL, wrong_answers(folder, most))
     counts = Counter(row["stage"] for row in read(folder / JOURNAL))
     print(json.dumps({"spoiled": sum(counts.values()), **counts}))

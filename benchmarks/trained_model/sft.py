@@ -46,7 +46,7 @@ def train(
     settings: Training,
     held_out: Sequence[Example] = (),
 ) -> Any:
-    """Train a model on examples, and return it. What lies in ``out`` is gone on with.
+    """Train a model on examples, save it in ``out``, and return it. Go on from a state that was saved there.
 
     At each save the log gets how many of the ``held_out`` answers the model would write exactly.
     """
@@ -88,7 +88,7 @@ def _steps(
             group["lr"] = rate(state, settings)
         ids, mask, labels = batch(drawn(rows, settings, state["step"]), pad)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=settings.half):
-            loss = model(input_ids=ids, labels=labels).loss  # pads lie behind all ids
+            loss = model(input_ids=ids, labels=labels).loss  # no mask: pads come after all ids
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()

@@ -42,7 +42,7 @@ def assign(graphs: Sequence[Graph]) -> Counter[str]:
             if graph.split in others and words & marks(graph):
                 graph.split = name if graph.origin == "random" else ""
         apart = {word for graph in graphs if graph.split == name for word in marks(graph)}
-        for graph in graphs:  # what came in by its sequence may hold another one out by its form
+        for graph in graphs:  # one that was added for its sequence may have the form of another
             if graph.split in others and apart & marks(graph):
                 graph.split = ""
     return Counter(f"{graph.origin} {graph.split or 'left out'}" for graph in graphs)

@@ -20,7 +20,7 @@ DRAWS = 2000
 FALLBACK = 0.1
 """AS of an answer that the machine could not judge at all."""
 PAPER = 2.67
-"""The ratio of AS after training to that before it which the paper reports of its own model."""
+"""The ratio of AS after training to AS before it that the paper reports for its own model."""
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ NUMBER = r"-?\d+\.\d+(?:e[+-]?\d+)?|\d+e-\d+|(?<![\w\[-])\d+"
 CALL = r"pb::\w+\(|torch\.(?:nn\.functional\.)?\w+\(|(?<=\d)\.\w+\("
 STOP = f"{NAME}|{NUMBER}|{CALL}"
 PIECES = rf"{STOP}|\n(?:(?!{STOP})[\s\S])*"
-"""Names, numbers, calls, and from a line's end on what comes before the next of these. The rest are pieces, too."""
+"""Matches names, numbers, calls, and text from a line's end up to the next of these. The rest are pieces, too."""
 HEAD_LENGTH = 100
 """Characters from which a block of lines is a token of its own, whatever stands in it."""
 RARE_PIECE, RARE_NUMBER = 1 / 400, 1 / 40
-"""A piece, or a number, is a token if so many of the pairs have it."""
+"""A piece, or a number, is a token if at least this share of the pairs has it."""
 
 
 def prompt(graph: Graph) -> str:

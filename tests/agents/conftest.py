@@ -12,20 +12,20 @@ from support.told_backend import ToldBackend
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
-    """Refuse names and addresses of other machines."""
+    """Refuse connections to other machines, and look-ups of their names."""
     refuse_network(monkeypatch)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def garbage():
-    """Collect the streams that Inspect leaves open while the module's filters hold: no other test has them then."""
+    """Collect the streams that Inspect leaves open while the module's filters hold, so that no other test warns."""
     yield
     gc.collect()
 
 
 @pytest.fixture
 def backend(monkeypatch):
-    """A judge by words in a candidate's text, in the place of the process's own."""
+    """Replace the process's judge by one that judges by words in a candidate's text, and return that one."""
     import pytest_passbench
     from pytest_passbench.agents import SharedJudge, environment, shared_judge
 

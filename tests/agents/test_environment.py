@@ -109,7 +109,7 @@ def test_a_fault_of_the_machine_is_no_attempt(environment):
     environment.write_file("fuse.py", PASS + "# FAULT\n")
     assert environment.judge() == ("error: not judged, through no fault of yours: the judge's process was lost twice")
     assert (environment.attempts, environment.unjudged) == ([], 1)
-    assert environment.get_reward() is None  # it teaches nothing
+    assert environment.get_reward() is None  # a model must not learn from it
     environment.write_file("fuse.py", PASS + "# WRONG\n")
     environment.judge()
     assert environment.get_reward() == 0.2

@@ -16,7 +16,7 @@ from pytest_passbench.suite.published import write_sample
 from pytest_passbench.suite.taskfile import read_task
 from support.plugin_runs import PASS, task_text
 
-# Inspect's own: its use of tenacity, and streams that it leaves to the garbage collector.
+# Warnings of Inspect itself: of its use of tenacity, and of streams that it leaves to the garbage collector.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'initial' parameter is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning"),
@@ -37,7 +37,7 @@ SCRIPTS = {
 
 
 async def next_call(name, turn, messages):
-    """Make the calls of a script, in order, and the last one for good."""
+    """Return the calls of a script in order, then the last one again and again."""
     if name == "slow":
         await pytest.importorskip("anyio").sleep(0.3)
     if name in ("picky", "careless"):  # honest about task a alone
@@ -52,7 +52,7 @@ async def next_call(name, turn, messages):
 
 @pytest.fixture(scope="module", autouse=True)
 def logs_of_inspect():
-    """Inspect's module of logs, imported here, since it takes seconds; its provider ``scripted`` is registered."""
+    """Import Inspect's module of logs here, since that takes seconds. Register the provider ``scripted``."""
     logs = pytest.importorskip("inspect_ai.log", reason="the extra `agents` is not installed")
     from shared.scripted_api import register
 
@@ -62,7 +62,7 @@ def logs_of_inspect():
 
 @pytest.fixture
 def evaluate(backend, tmp_path, capsys, logs_of_inspect):
-    """A function that runs the command on two tasks. It returns the exit code, the log and what was printed."""
+    """Return a function that runs the command on two tasks, and returns the exit code, the log and the output."""
     for name in ("a", "b"):
         (tmp_path / f"{name}.task.yaml").write_text(task_text(name, {}, {}))
 
@@ -172,7 +172,7 @@ def test_names_that_do_not_tell_tasks_apart_are_one_message(tmp_path, capsys, ba
 
 @pytest.mark.slow
 def test_what_was_judged_before_a_sample_failed_is_not_judged_again(evaluate, backend):
-    """A sample is tried twice, and begins anew when the command is run again."""
+    """Inspect tries a sample twice, and begins it anew when the command is run again."""
     for _ in range(2):
         code, log, output = evaluate("broken", tasks=("a",))
         assert code == 1
@@ -205,7 +205,7 @@ def test_models_are_rows_of_the_board_with_what_their_answers_took(evaluate, tmp
     for model in ("honest", "cheating", "malformed"):
         evaluate(model, "--best-of=2")
     files = sorted((tmp_path / "logs/results").glob("*/results.json"))
-    assert len(files) == 2  # the third had nothing judged
+    assert len(files) == 2  # no answer of the third model was judged
     assert main(["board", *map(str, files), "-o", str(tmp_path / "board.csv"), "-o", "-"]) == 0
     output = capsys.readouterr().out
     assert "Models" in output
@@ -245,13 +245,13 @@ def test_a_sample_has_a_limit_of_working_seconds(evaluate):
 
 @pytest.fixture(scope="module")
 def conversations(tmp_path_factory):
-    """The folder for logs of what scripted models did on two tasks. The first test that exports them makes them."""
+    """Return the folder for logs of scripted models on two tasks. The first test that exports them writes them."""
     return tmp_path_factory.mktemp("conversations") / "logs"
 
 
 @pytest.fixture
 def export(evaluate, conversations, tmp_path, capsys):
-    """A function that exports what scripted models did on two tasks. It returns the rows."""
+    """Return a function that exports what scripted models did on two tasks, and returns the rows."""
     parquet = pytest.importorskip("pyarrow.parquet", reason="the extra `dataset` is not installed")
     if not conversations.exists():
         assert [evaluate(model)[0] for model in ("honest", "cheating")] == [0, 0]

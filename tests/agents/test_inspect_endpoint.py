@@ -24,7 +24,7 @@ SCRIPT = [("write_file", json.dumps({"path": "a.py", "text": PASS})), ("judge", 
 class Endpoint(ThreadingHTTPServer):
     """A server with a scripted model. ``first`` are the answers to the first requests: a status and a body each.
 
-    ``of_b`` is the answer to every request whose prompt has task b, None for what the script says.
+    ``of_b`` is the answer to every request whose prompt has task b. If it is None, the script answers.
     """
 
     def __init__(self):
@@ -58,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def completion(call):
-    """Return a completion that calls a tool, or that has a text alone."""
+    """Return a completion that calls a tool, or that has only a text."""
     if isinstance(call, str):
         message = {"role": "assistant", "content": call}
     else:
@@ -81,7 +81,7 @@ def endpoint():
 
 @pytest.fixture
 def evaluate(backend, endpoint, monkeypatch, tmp_path, capsys):
-    """A function that evaluates the endpoint's model on two tasks: the exit code, the log, what was printed."""
+    """Return a function that evaluates the endpoint's model on two tasks: it returns exit code, log and output."""
     logs = pytest.importorskip("inspect_ai.log", reason="the extra `agents` is not installed")
     monkeypatch.setenv("HERE_API_KEY", "secret")
     monkeypatch.setenv("HERE_BASE_URL", f"http://127.0.0.1:{endpoint.server_port}/v1")
@@ -122,7 +122,7 @@ def test_nonsense_costs_the_sample_that_it_answers_and_the_others_go_on(evaluate
     assert values(log) == pytest.approx({"a": 2.0})
     (line,) = [line for line in output.out.splitlines() if "no score" in line]
     assert line.startswith("b: no score: ")
-    assert re.search(r"^AS +mean +mean +2\.000$", output.out, re.M), output.out  # of those that have a score
+    assert re.search(r"^AS +mean +mean +2\.000$", output.out, re.M), output.out  # the mean of those that have a score
     assert message in line
 
 

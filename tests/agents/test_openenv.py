@@ -23,7 +23,7 @@ from pytest_passbench.agents.openenv_server import main, make_app
 
 @pytest.fixture
 def url(tmp_path):
-    """Return the address of a server of two tasks, whose judge is one by words."""
+    """Return the URL of a server of two tasks, which judges by words in the text."""
     for name in "ab":
         (tmp_path / f"{name}.task.yaml").write_text(task_text(name, {}, {}))
     tasks = {name: str(tmp_path / f"{name}.task.yaml") for name in "ab"}

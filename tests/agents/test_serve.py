@@ -76,7 +76,7 @@ def server(backend, tmp_path):
 
 @pytest.fixture
 def connect(server):
-    """Return what makes a client with a connection of its own, which ends with the test."""
+    """Return a function that makes a client with a connection of its own, which is closed after the test."""
     clients: list[Client] = []
 
     def one() -> Client:
@@ -286,7 +286,7 @@ def test_it_listens_on_the_host_that_is_named(tmp_path, capsys, monkeypatch):
     hosts = []
 
     def probe(server):
-        with socket.socket() as connection:  # of another test, 127.0.0.1 may have the same port
+        with socket.socket() as connection:  # on 127.0.0.1 another test may use the same port
             connection.connect(("127.0.0.2", server.server_port))
         hosts.append(server.server_address[0])
         raise KeyboardInterrupt

@@ -18,7 +18,7 @@ from pytest_passbench.agents import verifiers_taskset
 
 @pytest.fixture
 def task(backend, monkeypatch, tmp_path):
-    """Return the one task of a taskset that verifiers finds by its name. Its judge is one by words."""
+    """Return the one task of a taskset that verifiers finds by its name. It is judged by words in the text."""
     from pytest_passbench.agents import environment
 
     monkeypatch.setattr(verifiers_taskset, "process_judge", environment.process_judge)

@@ -1,4 +1,4 @@
-"""The evaluator's face: what calls take and return. A backend that is told what to say judges."""
+"""The evaluator's interface: what calls take and return. A backend returns the results that task files state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MANIFEST = "sorted_output_pass_rule_names.json"
 
 
 class Backend:
-    """Says of every subgraph what its ``meta`` has; it notes the calls, and whether two were ever judged at once."""
+    """A backend that returns what a subgraph's ``meta`` states. It notes calls, and if two were judged at once."""
 
     def __init__(self):
         self.calls, self.stops, self.closed, self.busy, self.together = [], 0, False, 0, False

@@ -31,7 +31,7 @@ def bench(tmp_path) -> Workspace:
 
 
 def servers(pid: int) -> list[int]:
-    """The judges' processes below a process."""
+    """Return the ids of the judges' processes below a process."""
     found = processes.descendants(pid)
     return [one for one in found if b"api.backend" in Path(f"/proc/{one}/cmdline").read_bytes()]
 

@@ -23,7 +23,7 @@ WRONG = ArmResult(correct_from=[99], worst="output 0[1]: expected 1, got 2", spe
 
 
 def outcome(*arms: ArmResult, tasks: int = 1, noise=None, **more) -> Outcome:
-    """A run of the candidate ``mine`` whose tasks have these arms each."""
+    """Return the outcome of the candidate ``mine``. Each task has a subgraph for each of these arms."""
     records = [
         record_of(f"t{task}", f"s{index}", copy.deepcopy(arm), dtype="float32", **more)
         for task in range(tasks)

@@ -90,7 +90,7 @@ def test_a_cluster_without_room_for_a_judge_is_no_silence(cluster, bench, monkey
 
 
 def test_judges_that_never_start_end_the_call(cluster, bench, monkeypatch):
-    absent = ModuleType("absent")  # which no machine of the cluster has
+    absent = ModuleType("absent")  # no machine of the cluster has this module
 
     class Remote:
         def __init__(self, *given):

@@ -91,7 +91,7 @@ def test_a_right_and_slow_answer_has_more_than_a_wrong_and_quick_one_and_as_stan
 
 def test_the_speed_counts_in_steps_of_the_low_end():
     assert staged(right(2.0, width=0.001)) == pytest.approx(1 + math.log2(1.1) * 7 / 6)
-    assert staged(right(1.0, width=0.001)) == pytest.approx(1 - math.log2(1.1) / 6)  # a doubtful step is none
+    assert staged(right(1.0, width=0.001)) == pytest.approx(1 - math.log2(1.1) / 6)  # an uncertain step
     assert staged(right(1.58, width=0.03)) == staged(right(1.60, width=0.02)) == staged(right(1.62, width=0.03))
     assert staged(right(2.0, width=0.3)) < staged(right(2.0, width=0.01))
     assert staged(right(1e6)) == 1.5

@@ -41,7 +41,7 @@ def run(session: Session, bench: Workspace, name: str = "cand"):
 
 
 def templates(session: Session) -> set[int]:
-    """The processes that stay in eager's sandbox between two runs."""
+    """Return the ids of the processes that stay in eager's sandbox between two runs."""
     return set(session.equipment.sandboxes.arms(["eager"])["eager"].lasting)
 
 

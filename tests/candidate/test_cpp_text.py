@@ -1,4 +1,4 @@
-"""C++ text and flags of a kernel: what is refused by looking at them, what must never be, and in what time."""
+"""The checks of a kernel's C++ text and flags: what they refuse, what they must never refuse, and in what time."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_finding_has_the_line_of_the_file() -> None:
 
 
 def test_no_macro_of_an_allowed_header_can_put_a_name_together() -> None:
-    """Pasting, strings, pragmas, attributes and assembly by a header's macro: either the macro's name is refused, or
+    """A header's macro may paste, or make strings, pragmas, attributes or assembly. Either its name is refused, or
     all that it can make is a number's suffix."""
     macros = _macros()
     risky = {name for name, text in macros.items() if re.search(r"#|asm|_Pragma|__attribute|\bsection\b", text)}
@@ -137,7 +137,7 @@ def test_no_macro_of_an_allowed_header_can_put_a_name_together() -> None:
 
 
 def _macros() -> dict[str, str]:
-    """All macros that this machine's compiler has after the allowed headers, with what they stand for."""
+    """Return all macros that this machine's compiler has after the allowed headers, with their definitions."""
     command = [toolchain.compiler(), *toolchain.BASE_FLAGS, "-fopenmp", f"-I{toolchain.INCLUDE}", "-x", "c++"]
     text = "\n".join(f"#if __has_include(<{name}>)\n#include <{name}>\n#endif" for name in sorted(cpp_text.INCLUDES))
     done = subprocess.run([*command, "-E", "-dM", "-"], input=text, text=True, capture_output=True, check=True)
@@ -160,7 +160,7 @@ def test_reading_takes_time_linear_in_the_text(piece: str) -> None:
         signatures.parse(text)
         return time.process_time() - start
 
-    # 16 times the text may cost 16 times the time; quadratic is 256. A busy machine only ever makes it look worse.
+    # 16 times the text may cost 16 times the time; quadratic is 256. A busy machine can only make it look worse.
     assert any(seconds(SIZE) < 64 * max(seconds(SIZE // 16), 0.005) for _ in range(4))
 
 
@@ -203,7 +203,7 @@ def test_pointers_that_a_kernel_may_write_through():
 def test_flags_that_tune(flag: str) -> None:
     check_flags((flag,))
     with pytest.raises(Rejected, match="one that a kernel may add"):
-        check_flags((f"{flag} -I/tmp",))  # the whole flag is looked at, not how it begins
+        check_flags((f"{flag} -I/tmp",))  # the whole flag is checked, not only its beginning
 
 
 @pytest.mark.parametrize("flag", [

@@ -209,7 +209,7 @@ def a_link_out(folder):
     ids=["no-manifest", "no-json", "no-file", "link"],
 )
 def test_a_mistake_in_a_task_s_own_directory_costs_this_task_alone(tmp_path, spoil, said):
-    """In the published layout: a run of many tasks, with links beside the pass directories."""
+    """The candidate has the published layout: a run of many tasks, with links beside the pass directories."""
     root = tmp_path / "run"
     for task in ("aa11", "bb22"):
         folder = root / "fusible_subgraphs" / task[:2] / task[2:] / task

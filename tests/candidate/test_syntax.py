@@ -1,4 +1,4 @@
-"""Reading a pass file is bounded: whatever it holds, it is read or refused in little time and memory."""
+"""Reading a pass file is bounded: any file is read or refused in little time and memory."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_lines_count_as_in_python(tmp_path: Path, end: str) -> None:
 
 @pytest.mark.slow
 def test_the_worst_files_are_done_within_the_limits(tmp_path: Path) -> None:
-    """10 s of processor time and 512 MiB for each, in a process that the kernel holds to it."""
+    """The kernel limits the process of each to 10 s of processor time and 512 MiB."""
     worst = {
         **DEEP,
         "names within the limit": ("a, " * 1_600 + "\n") * 60,

@@ -27,7 +27,7 @@ def records(name, ratio, inductor=None, tasks=TASKS, correct_from=-11):
 
 @pytest.fixture
 def store(tmp_path):
-    """Write a run of candidates with the speed-ups given, and return its folder."""
+    """Return a function that writes a run of candidates with these speed-ups, and returns its folder."""
 
     def write(folder, started="2026-01-01T10:00:00+00:00", inductor=None, tasks=TASKS, missing=(), **ratios):
         settings = {"device": "cpu", "pipeline": "direct", "policy": "kernels"}
@@ -63,7 +63,7 @@ def message(capsys, *argv):
     assert main(["board", *argv]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("passbench: error: ")
-    assert line.endswith(")")  # the remedy
+    assert line.endswith(")")  # a remedy in brackets
     return line
 
 
@@ -144,7 +144,7 @@ def test_rows_are_told_apart_by_content_and_time(store, board):
     assert "aaaaaaaa, 2026-01-01 10:00:07" in page
     assert "bbbbbbbb, 2026-01-01 10:00:09" in page
     assert 'href="r/results.json"' in page
-    assert "report.html" not in page  # there is none
+    assert "report.html" not in page  # the run's folder has no report
 
 
 def test_what_was_not_judged_counts_and_is_said(store, board):

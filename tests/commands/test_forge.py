@@ -117,7 +117,7 @@ X = "--input=float b n 64"
 
 @pytest.fixture(autouse=True)
 def _any_time_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long these small graphs take says what machine this is; some are at the lower bound."""
+    """Accept any time: that of these small graphs depends on the machine, and some are at the lower bound."""
     monkeypatch.setattr(curate, "suits", lambda _seconds: True)
 
 
@@ -406,7 +406,7 @@ def test_on_a_terminal_one_line_changes_and_goes_before_the_message() -> None:
 def _read(master: int) -> bytes:
     try:
         return os.read(master, 65536)
-    except OSError:  # Linux's answer once the other end is closed
+    except OSError:  # what Linux raises once the other end is closed
         return b""
 
 

@@ -17,14 +17,14 @@ from support.made_records import record_of, right, run_of, speed_of
 
 
 def compiled(ratio, eager_us, level=-11, width=0.02):
-    """Return the result of a baseline on a subgraph that takes eager so long."""
+    """Return the result of a baseline on a subgraph that takes eager ``eager_us`` microseconds."""
     speed = speed_of(ratio, width, eager_us=eager_us, other_us=eager_us / ratio)
     return ArmResult(correct_from=[level], speed=speed)
 
 
 @pytest.fixture
 def stored(tmp_path):
-    """A run of five subgraphs with a baseline, one of which did not compile, judged for two candidates."""
+    """Write a run of five subgraphs for two candidates. The baseline did not compile on one of them."""
     baselines = [
         ("gelu-add-1a2b", "a", "float32", ["gelu", "add"], compiled(0.5, 30.0)),
         ("gelu-add-1a2b", "b", "bfloat16", ["gelu", "add"], compiled(0.8, 40.0, -3)),
@@ -92,7 +92,7 @@ def test_kernels_and_the_call_path_stand_beside_the_speed(tmp_path, capsys, monk
     results_file.write(tmp_path, run_of(*records))
     assert main(["profile", str(tmp_path)]) == 0
     text = capsys.readouterr().out
-    assert rows(text, "inductor against eager (shares in %)")["inductor"][-2:] == ["2", "38"]  # of 25 % and 50 %
+    assert rows(text, "inductor against eager (shares in %)")["inductor"][-2:] == ["2", "38"]  # mean of 25 %, 50 %
     assert "2 subgraphs whose wrapper calls no operator of torch's" in " ".join(text.split())
 
 

@@ -1,4 +1,4 @@
-"""``passbench run`` with a backend that is told what to say: results, exit codes, interruptions."""
+"""``passbench run`` with a backend that returns what task files state: results, exit codes, interruptions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def backend(monkeypatch):
 
 @pytest.fixture
 def judge(tmp_path, backend):
-    """Run the command on tasks whose subgraphs are told what becomes of them; return exit code and results."""
+    """Return a function that runs the command on tasks that state their results. It returns exit code and results."""
     (tmp_path / "passes").mkdir()
     (tmp_path / "passes" / "fuse.py").write_text(PASS)
     (tmp_path / "passes" / "sorted_output_pass_rule_names.json").write_text('["fuse"]')

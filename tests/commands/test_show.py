@@ -17,7 +17,7 @@ from support.made_records import record_of, right, run_of
 
 @pytest.fixture
 def stored(tmp_path):
-    """A run at t = -5: of ``gelu-add-1a2b`` one subgraph agrees at t = -6 only, of ``silu-3c4d`` one at t = -3."""
+    """Write a run at t = -5: a subgraph of ``gelu-add-1a2b`` agrees from t = -6, one of ``silu-3c4d`` from -3."""
     records = [
         record_of("gelu-add-1a2b", "a", right(2.0)),
         record_of("gelu-add-1a2b", "b", right(8.0, -6)),

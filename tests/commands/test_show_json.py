@@ -144,7 +144,7 @@ def test_a_bad_file_gives_one_message_that_names_it(tmp_path, capsys, text, said
     found = message(capsys, file)
     assert str(file) in found
     assert said in found
-    assert found.endswith(")")  # the remedy
+    assert found.endswith(")")  # a remedy in brackets
 
 
 def places(data, path=()):

@@ -55,7 +55,7 @@ INPUT = ["--input=float b 64", "--size=8,1"]
 
 @pytest.fixture
 def model(tmp_path, monkeypatch):
-    """Write the models, and return how one of them is named."""
+    """Write the models, and return a function that gives the command line's name of one of them."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models.py").write_text(MODELS)
     return "models.py:{}".format

@@ -70,7 +70,7 @@ def test_constructs_of_published_graphs(tmp_path, capsys, construct):
 
 @pytest.fixture
 def mixed(tmp_path):
-    """A folder of twelve samples, of which seven are bad in three ways."""
+    """Write a folder of twelve samples, seven of which are bad, in three ways."""
     good = write(tmp_path / "all" / "good")
     for number in range(4):
         shutil.copytree(good, tmp_path / "all" / f"good-{number}")
@@ -102,7 +102,7 @@ def test_the_summary_by_cause(mixed, processes):
     names = [
         line.removeprefix(f"passbench: error: {mixed}/").split("/")[0].split(":")[0]
         for line in done.stderr.splitlines()
-        if not line.startswith("validate: ")  # how far it is, every ten seconds
+        if not line.startswith("validate: ")  # the progress, every ten seconds
     ]
     assert names == ["load-0", "load-1", "load-2", "load-3", "shape-5", "shape-6", "text"]
 
@@ -112,14 +112,14 @@ def test_progress_on_a_terminal_is_one_line(mixed):
     main_end, side = pty.openpty()
     with os.fdopen(main_end, "rb", buffering=0) as screen:
         line = [*COMMAND, "tasks", "validate", str(mixed), "--processes", "1"]
-        terminal = {**os.environ, "TERM": "xterm"}  # a dumb one has no line that changes
+        terminal = {**os.environ, "TERM": "xterm"}  # on a dumb terminal no line is overwritten
         with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=side, text=True, env=terminal) as process:
             os.close(side)
             shown = bytearray()
             try:
                 while data := screen.read(4096):
                     shown += data
-            except OSError:  # nobody writes to the terminal any more
+            except OSError:  # no process has the terminal open any more
                 pass
             assert process.wait(60) == 1
     text = shown.decode()

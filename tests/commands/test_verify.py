@@ -1,4 +1,4 @@
-"""``passbench verify``: what was changed after a run, by whoever, is found."""
+"""``passbench verify`` finds what was changed after a run."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ subgraphs:
 
 
 class Judge:
-    """Finds every subgraph correct and ``ratio`` times as fast."""
+    """A judge that finds every subgraph correct and ``ratio`` times as fast."""
 
     ratio = 1.5
 
@@ -92,7 +92,7 @@ class Judge:
 
 @pytest.fixture
 def made(tmp_path: Path):
-    """A candidate, tasks and a run of them in ``run/results.json``."""
+    """Write a candidate, tasks, and a run of them in ``run/results.json``. Return their folder."""
     (tmp_path / "cand").mkdir()
     (tmp_path / "cand" / "fuse.py").write_text(PASS)
     (tmp_path / "cand" / "sorted_output_pass_rule_names.json").write_text('["fuse"]')
@@ -110,7 +110,7 @@ def verify(folder: Path, *more: str) -> int:
 
 
 def edit(folder: Path, change, digest: bool = True) -> None:
-    """Change the run; with ``digest``, as somebody would who knows how the digest is made."""
+    """Change the run, and with ``digest`` also its digest, as somebody can who knows how it is made."""
     path = folder / "run" / "results.json"
     if digest:
         run = results_file.read(path)
@@ -148,12 +148,12 @@ def test_a_changed_speed_up_is_found_with_the_digest_or_without(made, capsys):
     ("changed", "fits"),
     [
         ({}, True),
-        ({"verdict": "UNRESOLVED"}, True),  # the delta of that moment is not in the file
+        ({"verdict": "UNRESOLVED"}, True),  # the file does not have the delta at that moment
         ({"verdict": "SLOWER"}, False),
         ({"low": 1.45}, False),
         ({"high": 2.0}, False),
         ({"pairs": [[math.log(1.5) + part] * 2 for part in (-0.2, 0.2) * 3]}, False),
-        ({"low": 1.0, "high": 1.5**2}, False),  # no FASTER
+        ({"low": 1.0, "high": 1.5**2}, False),  # this interval cannot be FASTER
         ({"low": 0.0, "high": math.inf, "verdict": "UNRESOLVED"}, True),
         ({"low": 0.0, "verdict": "UNRESOLVED"}, False),
         ({"pairs": [[math.log(1.5)] * 2] * 3}, False),
@@ -186,7 +186,7 @@ def test_an_edition_that_may_not_be_read_is_one_message(made, capsys, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(made / "tasks", other)
     (other / "EDITION").unlink()
-    (other / "EDITION").symlink_to("/proc/self/mem")  # a regular file, which cannot be read from its begin
+    (other / "EDITION").symlink_to("/proc/self/mem")  # a regular file that cannot be read from its beginning
     assert verify(made, "--tasks", str(other)) == 1
     assert capsys.readouterr().err.startswith(f"passbench: error: {other / 'EDITION'}: cannot be read: ")
 
@@ -278,7 +278,7 @@ def test_rerun_accuses_no_answer_of_a_pass_that_was_caught_elsewhere(made, capsy
 
 
 class HangingJudge(Judge):
-    """Has a pass that takes too long on the first subgraph of a task, and is out for the rest of it."""
+    """A judge whose pass takes too long on the first subgraph of a task, and is left out for the rest of the task."""
 
     def __init__(self, settings, seed, worker=0):
         self.out = set()
@@ -311,7 +311,7 @@ def test_subgraphs_that_were_not_tried_without_a_reason_are_found(made, capsys):
 
 
 class FurtherJudge(Judge):
-    """Finds every subgraph, and a further size of each, correct. ``level``: of the further size's answer."""
+    """A judge that finds every subgraph correct. ``level`` is that of the answer at a further size of each."""
 
     level = -11
 
@@ -329,7 +329,7 @@ class FurtherJudge(Judge):
 
 @pytest.fixture
 def with_further_sizes(made):
-    """The same with a further size of each subgraph."""
+    """Return the folder of ``made``, with a run that judged a further size of each subgraph."""
     for name in ("one", "two"):
         text = TASK.format(name=name)
         for size in (4, 8):
@@ -352,7 +352,7 @@ def no_size(run):
 
 
 def refused_by_eager(run):
-    """Change the run so that eager fails at as many sizes of a subgraph as are drawn at most."""
+    """Change the run so that eager fails at all sizes of a subgraph that may be drawn."""
     seed = bytes.fromhex(run.seed["revealed"])
     tasks = {task.id: task for task in map(read_task, Path(run.settings["tasks"][0]).glob("*.task.yaml"))}
     for record in run.records:
@@ -418,7 +418,7 @@ def test_rerun_finds_a_level_that_was_raised_in_the_file(made, capsys, monkeypat
 
 
 def without(run, task: str) -> None:
-    """Take a task out of a run, wherever it is named."""
+    """Remove a task from a run, in all places that name it."""
     run.tasks.remove(task)
     run.records[:] = [item for item in run.records if item.task != task]
     run.hashes["tasks"].pop(task)
@@ -500,7 +500,7 @@ def test_rerun_finds_that_all_speeds_were_raised_together(made, capsys, monkeypa
 
 
 def drop(run, *subgraphs: str, measured: bool) -> None:
-    """Leave subgraphs out, as if an interpreter ran the others."""
+    """Remove subgraphs from a run, as if an interpreter ran the others."""
     run.records[:] = [item for item in run.records if item.subgraph not in subgraphs]
     for item in run.records:
         item.left_out = list(subgraphs)
@@ -538,7 +538,7 @@ def test_rerun_finds_that_no_interpreter_runs_what_the_file_leaves_out_for_it(ma
 
 
 class Exact(Judge):
-    """Finds answers that are exact in the file's run, and off by a rounding now; their errors are eager's."""
+    """A judge whose answers are exact in the file's run, and off by a rounding now. Their errors are like eager's."""
 
     levels, errors = -6, 1.1
 
@@ -574,7 +574,7 @@ def test_rerun_compares_errors_against_float64(made, capsys, monkeypatch, errors
 
 
 class Clocked(Judge):
-    """Finds that the clock was cheated, unless the audit is off."""
+    """A judge that finds that the clock was cheated, unless the audit is off."""
 
     def __init__(self, settings, seed, worker=0):
         self.audit = settings.audit

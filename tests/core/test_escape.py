@@ -1,4 +1,4 @@
-"""What a candidate wrote is inert wherever it is shown."""
+"""Text that a candidate wrote is inert wherever it is shown."""
 
 from __future__ import annotations
 

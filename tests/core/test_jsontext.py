@@ -1,4 +1,4 @@
-"""The reader of JSON: what is JSON is read as it is, and anything else is one refusal, in bounded memory."""
+"""The reader of JSON: it reads JSON as it is, and refuses anything else with one error, in bounded memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of a run: which of them two runs must share is said for each."""
+"""The settings of a run: each states in which uses of two runs it has to be the same in both."""
 
 from __future__ import annotations
 

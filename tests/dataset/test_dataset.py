@@ -1,4 +1,4 @@
-"""A data set built from a user's own models: its rows and files, and what becomes of a build that is broken off."""
+"""A data set built from a user's own models: its rows and files, and how an interrupted build goes on."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def build(folder, *options):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a data set of six architectures in ``set``, three of which cannot be captured."""
+    """Return a folder with a data set of six architectures in ``set``, three of which cannot be captured."""
     path = tmp_path_factory.mktemp("dataset")
     assert main(build(path)) == 0
     return path
@@ -179,7 +179,7 @@ def test_a_library_that_cannot_be_imported_gets_one_message(folder, tmp_path, ca
     errors = capsys.readouterr().err
     assert "error: timm: cannot be imported: RuntimeError: operator torchvision::nms does not exist" in errors
     assert "pip uninstall torchvision" in errors
-    assert main(build(folder)) == 0  # other libraries are not asked
+    assert main(build(folder)) == 0  # a library that is not used is not imported
 
 
 def test_a_second_build_adds_nothing_and_changes_no_byte(folder):
@@ -237,7 +237,7 @@ def test_head_room_is_what_fusing_saves_of_memory_traffic(folder):
     table = pandas.read_parquet(folder / "set" / "data")
     rooms = {tuple(row["operators"]): row["headroom"] for row in table.to_dict("records")}
     assert rooms["gelu",] == 1.0
-    assert 1.5 < rooms["add", "layer_norm"] < 1.7  # five tensors are moved in place of three, and two small ones
+    assert 1.5 < rooms["add", "layer_norm"] < 1.7  # five tensors are moved, three would do; two are small
 
 
 FAMILY = """

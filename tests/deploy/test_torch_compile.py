@@ -138,7 +138,7 @@ def test_an_identity_that_a_kernel_replaces_is_not_left_to_eager(tmp_path, x):
 
 @torch.no_grad()
 def test_a_wrapper_is_recorded_once_for_like_matches_and_anew_for_others(tmp_path, x, capsys):
-    """So a model of many layers takes no longer than one of few."""
+    """So recording takes no longer for a model of many layers than for one of few."""
     folder = candidate(tmp_path / "c", "    print('recorded')\n" + WHOLE_WRAPPER)
 
     def layers(x, y):
@@ -370,7 +370,7 @@ def test_inputs_that_share_memory_with_one_that_is_written_run_in_eager(tmp_path
     torch.testing.assert_close(compiled(x, y, z), torch.relu(x + y))
     assert applied.report().matches == {"add_relu": 1}
     if make is pytest_passbench.inductor_pass:
-        torch._dynamo.reset()  # as TorchInductor's own guard would have it
+        torch._dynamo.reset()  # TorchInductor's own guard would compile again
     expected = torch.relu(x + y)
     with pytest.warns(PassWarning, match="an input that it changes shares memory with another"):
         outputs = compiled(x, y, x.view(-1))
@@ -446,7 +446,7 @@ def test_inputs_in_the_middle_of_memory_and_with_gaps_are_as_eager(tmp_path, pla
     backend = pytest_passbench.backend(candidate(tmp_path / "c"))
     compiled = torch.compile(lambda x, y: torch.relu(x + y) * 2, backend=backend)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PassWarning)  # the kernel takes no gaps, so its pass is left out of one
+        warnings.simplefilter("ignore", PassWarning)  # for the input with gaps the pass is left out
         for x in (torch.randn(4, 9), torch.randn(4, 9)):
             torch.testing.assert_close(compiled(place(x), place(x) + 1), torch.relu(place(x) * 2 + 1) * 2)
 

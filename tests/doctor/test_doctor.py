@@ -176,7 +176,7 @@ def test_the_command_prints_text_and_json(capsys):
     out = capsys.readouterr().out
     checks = json.loads(out[out.index("[\n") :])
     assert set(checks[0]) == {"name", "level", "found", "remedy"}
-    # The load may change between the two calls, so only the second is held to what it printed.
+    # The load may change between the two calls, so only the second one's code is compared with its own output.
     assert codes[0] in (0, 1)
     assert codes[1] == int(any(c["level"] == "problem" for c in checks))
     assert all(check["name"] in out for check in checks)

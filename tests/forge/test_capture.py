@@ -54,7 +54,7 @@ CASE = ModelCase("own/net", "text", Net, _inputs, (Variant(1, 8), Variant(2, 16)
 
 @pytest.fixture(autouse=True)
 def _any_time_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long these small graphs take says what machine this is; some are at the lower bound."""
+    """Accept any time: that of these small graphs depends on the machine, and some are at the lower bound."""
     monkeypatch.setattr(curate, "suits", lambda _seconds: True)
 
 
@@ -179,7 +179,7 @@ def test_the_published_layout_is_read_back(graphs: list[Graph], tmp_path: Path) 
 
 
 class Mapped(nn.Module):
-    """A level of torch.vmap of which something is used, and one whose result nothing uses."""
+    """A module with a level of torch.vmap whose result is used, and one whose result nothing uses."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         torch.vmap(torch.sin)(x)

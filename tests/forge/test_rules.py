@@ -345,7 +345,7 @@ def test_an_instance_that_fits_at_one_factor_is_kept_if_it_overflows_at_the_next
             "tmp_4 = tmp_1 * tmp_3", "return (5.0 + tmp_4,)")  # fmt: skip
     planted = task("mul exp mul exp mul add", *body, inputs=(X,))
     instance, refusals = curated(drawn(planted))
-    assert refusals == ["finite: output 0 has NaN or Inf"]  # of the greater factor
+    assert refusals == ["finite: output 0 has NaN or Inf"]  # at the greater factor
     assert instance is not None
     assert dict(instance.meta)["null_from"] == -1
 

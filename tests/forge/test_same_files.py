@@ -1,4 +1,4 @@
-"""The task files of two small models, byte for byte: by the way of a user's model, and by the steps of a suite.
+"""The task files of two small models, byte for byte: by ``forge --model``, and by the steps of a suite.
 
 The files are in tests/data/forged.txt. If tasks are to change, remove it: the test then writes it anew, and fails.
 """

@@ -1,4 +1,4 @@
-"""The libraries that architectures come from: what they need to be imported, and what is made of their rows."""
+"""The libraries that architectures come from: what they need to be imported, and the cases that they give."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def create_model(model_name, **arguments):
 
 @pytest.fixture
 def without_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide an installed torchvision, which the stand-in would make way for."""
+    """Hide an installed torchvision, since the stand-in is used only if there is none."""
     find, hidden = importlib.util.find_spec, "torchvision"
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == hidden else find(name))
     monkeypatch.setitem(sys.modules, "timm", types.ModuleType("timm"))  # so that the end of the test undoes an import

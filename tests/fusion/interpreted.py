@@ -1,8 +1,8 @@
-"""Runs the generator's Triton kernels in Triton's interpreter, which a process has from its start or never.
+"""Runs the generator's Triton kernels in Triton's interpreter, which has to be on when the process starts.
 
     python tests/fusion/interpreted.py NAME ...
 
-Prints a line for each result that is not as eager's at t = -5.
+Prints a line for each result that does not agree with eager's at t = -5.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def chosen(x: torch.Tensor) -> torch.Tensor:
-    """Return elements that whole numbers name."""
+    """Return rows that an index of integers selects, times two."""
     return x[torch.arange(x.shape[0]).flip(0) % 3] * 2
 
 
 def places(x: torch.Tensor) -> torch.Tensor:
-    """Return whole numbers below 4, two in a row, that repeat some."""
+    """Return integers from 0 to 3, two in each row, with repeated ones."""
     return (x[:, :2].float().abs() * 3).long() % 4
 
 
@@ -98,7 +98,7 @@ def run(function: Callable[..., Any], inputs: Any, folder: Path) -> Any:
 
 
 def wrong(name: str, dtype: torch.dtype, folder: Path) -> list[str]:
-    """Return a sentence for each result of a function that is not as eager's."""
+    """Return a line for each result of a function that does not agree with eager's."""
     draws = torch.Generator().manual_seed(3)
     inputs = [torch.randn(sizes, generator=draws).to(dtype) for sizes in ((5, 33), (1, 33))]
     eager, ours = FUNCTIONS[name](*inputs), run(FUNCTIONS[name], inputs, folder)

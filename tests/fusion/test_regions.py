@@ -81,7 +81,7 @@ def test_a_region_that_gains_nothing_is_left(function, message):
 
 
 def test_the_lane_of_a_window_is_outside_of_it():
-    """Registers lie along the results, not along the three elements of a window."""
+    """Vector registers hold neighbouring results, not the three elements of a window."""
     x = torch.randn(1, 2, 18, 18)
     text = kernel(lambda x: torch.nn.functional.max_pool2d(x, 3, 2), (x,)).source
     assert ".lanes()" in text.partition('extern "C"')[2]

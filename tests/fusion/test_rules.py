@@ -1,4 +1,4 @@
-"""Rules of the generator against eager: bits where a rounding is defined, t = -5 of the ladder elsewhere."""
+"""Rules of the generator against eager: equal bits if the rounding is defined, else agreement at t = -5."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def doubles(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def chosen(x: torch.Tensor, index: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return elements that are looked up along the first dimension, in each way there is."""
+    """Return elements that an index selects along the first dimension, by each operator that does so."""
     flat = index.reshape(-1)
     rows = x.reshape(x.shape[0], -1)
     places = index.expand_as(x)
@@ -109,7 +109,7 @@ def chosen(x: torch.Tensor, index: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def scattered(x: torch.Tensor, numbers: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return tensors that a number, or elements of another tensor, are put into: by an index that repeats some."""
+    """Return tensors into which a number, or another tensor's elements, are written, by an index with repeats."""
     x, numbers = x[..., :8], numbers[..., :8]
     places = numbers % max(x.shape[-1], 1)
     return (
@@ -192,12 +192,12 @@ def operands(draw: st.DrawFn, smallest: int = 0) -> tuple[torch.Tensor, torch.Te
 
 
 def strides(x: torch.Tensor) -> list[int]:
-    """Return the strides that say where elements lie: those of dimensions with several places."""
+    """Return the strides that matter: those of dimensions with several elements."""
     return [stride for size, stride in zip(x.shape, x.stride(), strict=True) if size > 1 and x.numel()]
 
 
 def assert_equal(function: Callable[..., Any], inputs: Any, exact: bool) -> None:
-    """Raise AssertionError unless a kernel's results are eager's."""
+    """Raise AssertionError unless a kernel's results are eager's, bit for bit (``exact``) or at t = -5."""
     ours, eager = kernel(function, inputs)(*inputs), function(*inputs)
     if isinstance(eager, torch.Tensor):
         ours, eager = (ours,), (eager,)
@@ -212,7 +212,7 @@ def assert_equal(function: Callable[..., Any], inputs: Any, exact: bool) -> None
 @pytest.mark.parametrize("name", [*EXACT, *NEAR])
 def test_a_rule_answers_as_eager(name: str, examples: int) -> None:
     exact = name in EXACT
-    smallest = int(name.startswith(("greatest", "variance")) or not exact)  # eager has none of nothing, or warns
+    smallest = int(name.startswith(("greatest", "variance")) or not exact)  # of no element eager has none, or warns
 
     @settings(max_examples=examples, derandomize=True)
     @given(operands(smallest))
@@ -309,7 +309,7 @@ HALF_NORMS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 @pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
 @pytest.mark.parametrize("name", HALF_NORMS)
 def test_a_norm_of_halves_has_the_bits_of_eager(name: str, dtype: torch.dtype) -> None:
-    """Rows end in, before and behind a step of 16 values, and before and behind some blocks of 256."""
+    """Rows end within, before and after a step of 16 values, and before and after some blocks of 256."""
     for size in (3, 16, 33, 90, 256, 700, 1100):
         draws = torch.Generator().manual_seed(size)
         x, w = (torch.randn(*sizes, generator=draws).to(dtype) for sizes in ((2, 30, size), (size,)))
@@ -337,13 +337,13 @@ def test_a_length_in_float16_adds_squares_one_by_one() -> None:
 
 def test_a_place_beyond_what_floats_count() -> None:
     x = torch.zeros(1 << 24 | 2, dtype=torch.bfloat16)
-    x[-1] = 1  # at a place that is odd: a float would be rounded
+    x[-1] = 1  # its index is odd: a float32 would round it
     assert_equal(lambda x: x.argmax(0), [x], exact=True)
 
 
 def test_a_triangle_beyond_what_floats_count() -> None:
     x, apart = torch.ones(1, 1 << 24 | 1, dtype=torch.bool), 1 << 22
-    assert_equal(lambda x: x.triu(1 << 24 | 1)[:, ::apart].float(), [x], exact=True)  # a float would include 1 << 24
+    assert_equal(lambda x: x.triu(1 << 24 | 1)[:, ::apart].float(), [x], exact=True)  # a float32 has no 1 << 24 | 1
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -1,4 +1,4 @@
-"""Triton kernels of the generator: in Triton's interpreter against eager, and compiled for a GPU that is not here."""
+"""Triton kernels of the generator: in Triton's interpreter against eager, and compiled without a GPU."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_a_result_is_for_other_candidates_on_the_same_subgraph(cases, bench):
     known = Baselines()
     known.keep(first, measured(first))
     assert known.beside_others(other).arms == measured(first).baselines
-    assert known.beside_others(first).arms == {}  # measured again, it goes on
+    assert known.beside_others(first).arms == {}  # the candidate's own result does not replace a measurement
     longer = bench.task(scales=(1, 2))
     subgraphs = {
         item.id: replace(other, task=read_task(longer), subgraph=item) for item in read_task(longer).subgraphs

@@ -40,7 +40,7 @@ def test_a_candidate_has_its_time_for_each_subgraph_anew(bench, wrapper):
     bench.task(scales=(1, 2))
     bench.candidate({"p": wrapper(f"import time; time.sleep({LIMIT / 4})\n{AS_EAGER}")})
     records = bench.judge(timeout=LIMIT, policy="open", audit="standard")
-    assert [record.correct for record in records.values()] == [True] * 2  # both together take longer
+    assert [record.correct for record in records.values()] == [True] * 2  # together they take longer
 
 
 @pytest.mark.slow
@@ -88,12 +88,12 @@ def test_only_time_that_is_the_candidates_counts():
 def test_a_step_is_begun_only_if_it_and_the_reserve_fit_into_the_time():
     clock = Clock()
     pace = Pace(Deadline(10.0, clock), reserve=2.0)
-    assert pace()  # nothing is known of a step
+    assert pace()  # no step has been timed
     clock.now += 2
     assert pace()  # 8 s are left
     clock.now += 2
     assert pace()
-    clock.now += 0.9  # 5.1 s are left, for 3 and 2
+    clock.now += 0.9  # 5.1 s are left: 3 for the step, 2 for the reserve
     assert pace()
     clock.now += 0.2
     assert not pace()

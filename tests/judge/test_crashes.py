@@ -18,7 +18,7 @@ from shared.workspace import GELU_ADD_KERNEL, make_cpp_pass
 
 HEAD = 'extern "C" void gelu_add(const float* x, const float* y, float* out, int64_t n) {'
 LOOP = "for (int64_t i = {}; i < {}; ++i) {}"
-FAR = 1 << 22  # elements: more than lies behind any memory of a small process
+FAR = 1 << 22  # elements, which lead beyond the mapped memory of a small process
 CRASHES = {
     "writes-behind": (LOOP.format("0", f"n + {FAR}", "out[i] = 1.0f;"), "SIG", "writes past the end of b0?"),
     "writes-before": (LOOP.format("1", f"{FAR}", "out[-i] = 1.0f;"), "SIG", "writes before the start of b0?"),
@@ -46,7 +46,7 @@ def messages(tmp_path_factory):
     from shared.workspace import Judges, Workspace
 
     with Judges() as judges, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(crashes, "MAX_SANITIZED", 0)  # which takes seconds for each kernel
+        patch.setattr(crashes, "MAX_SANITIZED", 0)  # sanitizers take seconds for each kernel
         bench = Workspace(tmp_path_factory.mktemp("crashes"), judges)
         for name, (body, _signal, _cause) in CRASHES.items():
             bench.task(name, shapes=((3, 7), (3, 7)))
@@ -111,7 +111,7 @@ def test_each_plan_of_the_same_kernels_has_its_own_report(monkeypatch, tmp_path)
 @settings(max_examples=200)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=22, max_size=22), st.booleans())
 def test_any_page_is_read_as_data(words, likely):
-    """The kernel can write to the page: whatever stands there gives a site of the plan, or none."""
+    """The kernel can write to the page: any contents give a site of the plan, or none."""
     if likely:
         words[:3] = 1, 1, 1
     page = struct.pack("<22q", *words).ljust(TRACE_BYTES, b"\0")

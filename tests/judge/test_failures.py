@@ -1,4 +1,4 @@
-"""What a candidate does wrong is that subgraph's failure, with a status of its own; the rest are judged."""
+"""A candidate's mistake is the failure of one subgraph, with a status of its own. The other subgraphs are judged."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Faults that are not the candidate's: a second attempt, and a status of their own. What comes with the candidate's
-processes alone is its crash."""
+"""Faults that are not the candidate's: they get a second attempt, and a status of their own. A fault that happens
+only with the candidate's processes is the candidate's crash."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def session() -> Iterator[Session]:
 
 @pytest.fixture
 def judged(tmp_path: Path, session: Session, wrapper: Callable[..., str]) -> Iterator[Record]:
-    """The records of two subgraphs of an honest candidate, each judged when it is asked for."""
+    """Return the records of two subgraphs of an honest candidate, each judged when the iterator gets to it."""
     bench = Workspace(tmp_path)
     path = bench.task(scales=(1, 2))
     folder = bench.candidate({"p": wrapper(AS_EAGER, NAMES_ITSELF)})
@@ -53,7 +53,7 @@ def judged(tmp_path: Path, session: Session, wrapper: Callable[..., str]) -> Ite
 
 
 def inside(name: str) -> list[int]:
-    """The processes of an arm's sandbox, as the judge's machine knows them: the zygote first."""
+    """Return the processes in an arm's sandbox by their ids outside of it, the zygote first."""
     pids = [pid for pid in processes.descendants(os.getpid()) if processes.name(pid) != "bwrap"]
     return [pid for pid in pids if f"{name:{arms.NAME_WIDTH}}".encode() in command(pid)]
 
@@ -73,7 +73,7 @@ def is_first(pid: int) -> bool:
 
 @contextlib.contextmanager
 def killer(when: Callable[[], bool], most: int = 10**6, zygote: bool = False) -> Iterator[list[int]]:
-    """Somebody on the machine who kills eager's processes while a condition holds, but no more than so many."""
+    """Kill eager's processes, at most ``most``, while a condition holds. Give the list of those killed."""
     killed: list[int] = []
     over = threading.Event()
 
@@ -112,7 +112,7 @@ def test_eagers_process_that_is_always_killed_is_the_harness_failure(judged):
         record = next(judged)
     assert len(killed) > 1
     assert (record.arm.status, record.judged, record.correct) == ("harness_fail", False, False)
-    assert record.arm.message.startswith("eager: the ")  # its runner, or the one that builds for it
+    assert record.arm.message.startswith("eager: the ")  # the runner, or the template that builds for it
     assert "was killed by SIGKILL" in record.arm.message
     assert "\n" not in record.arm.message
     assert record.arm.speed is None
@@ -131,7 +131,7 @@ def test_a_fault_that_comes_only_while_the_candidates_code_runs_is_the_candidate
 @pytest.mark.slow
 @pytest.mark.parametrize(("most", "seconds", "status"), [(1, 2, "ran"), (10**6, 10, "crash")])
 def test_a_fault_at_a_further_size_is_tried_once_more_and_then_the_candidates(tmp_path, most, seconds, status):
-    """It is killed long before it has slept so many ``seconds``, on a busy machine too."""
+    """Eager's process is killed long before the candidate has slept ``seconds``, also on a busy machine."""
     task = shape_tables.task()
     names_itself = "; ".join([*NAMES_ITSELF.splitlines(), "import time", f"time.sleep({seconds})"])
     call = f"    if tuple(x.shape) not in TABLE: {names_itself}\n{shape_tables.CALL}"
@@ -207,7 +207,7 @@ def losing_zygotes(number: signal.Signals, most: int = 10**6) -> Iterator[list[i
 @pytest.mark.parametrize(("most", "status"), [(1, "ran"), (10**6, "harness_fail")])
 def test_a_compiler_that_is_killed_is_tried_once_more(tmp_path, most, status):
     bench = Workspace(tmp_path)
-    text = f"// {secrets.token_hex(8)}\n{GELU_ADD_KERNEL}"  # compiled by nobody before
+    text = f"// {secrets.token_hex(8)}\n{GELU_ADD_KERNEL}"  # never compiled before
     candidate = Candidate.open(bench.candidate({"p": make_cpp_pass(text)}))
     killed: list[int] = []
     over = threading.Event()
@@ -256,7 +256,7 @@ def test_a_reader_that_ends_where_another_candidate_was_read_is_read_in_a_new_sa
 
 @contextlib.contextmanager
 def ending_readers(when: Callable[[], bool]) -> Iterator[list[int]]:
-    """Kill the process that reads the candidate that names itself while a condition holds."""
+    """Kill the process that reads the candidate, by the name that the candidate gives it, while a condition holds."""
     ended: list[int] = []
     over = threading.Event()
 

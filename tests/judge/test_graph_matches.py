@@ -1,4 +1,4 @@
-"""What passes match: told by one process for all graphs, and kept by content from run to run."""
+"""What passes match: one process finds it for all graphs, and it is stored by content from run to run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def session():
 
 
 def told(bench):
-    """By task: the pass that matches, and what was in the way."""
+    """Return, by task, the pass that matches, and why no pass does."""
     candidate = Candidate.open(bench.folder / "cand")
     with session() as judge:
         refs = find.discover(bench.tasks)
@@ -170,7 +170,7 @@ def test_after_a_region_pass_that_fails_other_tasks_are_told(bench, cache, on_si
         for _ in range(2):
             with pytest.raises(ArmFailure, match=message):
                 list(judge.matches(silu, candidate))
-            assert judge.touches(silu, candidate)  # that it does not is not known
+            assert judge.touches(silu, candidate)  # a failure does not show that no pass matches
             assert [match.name for match in judge.matches(gelu, candidate)] == ["p"]
         for record in judge.judge(gelu.load(), candidate):
             assert record.correct, record.arm.message

@@ -18,7 +18,7 @@ TASKS = ("copy", "slow", "wrong", "missed", "broken", "absent")
 
 @pytest.fixture(scope="module")
 def records(shared_bench, wrapper):
-    """A candidate on tasks for each of which the reference has other passes, and for the last one none."""
+    """Judge a candidate on tasks. The reference has other passes for each, and none for the last one."""
     bench = shared_bench
     passes = {
         "copy": make_cpp_pass(),

@@ -1,4 +1,4 @@
-"""Further sizes of a subgraph: a table by shape is right at the suite's alone, and accused of nothing."""
+"""Further sizes of a subgraph: a table by shape is right only at the suite's own sizes, and accused of nothing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_subgraph_that_is_measured_again_has_its_further_sizes_judged_again(tm
     shape_tables.candidate(tmp_path / "slow", f"{CALL}\n{CALL}\n{CALL}\n{CALL}", part)
     candidate = shape_tables.candidate(tmp_path / "fast", CALL, part)
     settings = Settings(pipeline="direct", audit="off", held_out=1, against=tmp_path / "slow")
-    with Session(settings, b"one") as session:  # what differs from a reference is always measured again
+    with Session(settings, b"one") as session:  # a difference from a reference is always measured again
         largest = max(part.subgraphs, key=lambda item: item.elements)
         every = [record for record in session.judge(part, candidate) if record.subgraph == largest.id]
     first, again = every
@@ -86,7 +86,7 @@ def replacement_func():
 
 
 def shrinking_task(path):
-    """A task whose answers are so small at larger sizes that zeros pass at t = -4, though not at its own two."""
+    """Write a task whose answers are so small at larger sizes, but not at its own two, that zeros pass at t = -4."""
     graphs = "".join(
         f"  g{n}: |\n    def forward(in_0):\n        tmp_0 = in_0 / {n * n}\n        return (tmp_0,)\n"
         for n in (128, 176)

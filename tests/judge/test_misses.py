@@ -1,4 +1,4 @@
-"""The misses of a broad candidate are grouped by cause, the nearest to a match first, wherever they are told."""
+"""The misses of a broad candidate are grouped by cause, the nearest to a match first, wherever they are printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole judge on a device whose place the CPU takes: walls, processes, steps and clocks are those of CUDA."""
+"""A whole judge with the CPU in a device's place: walls, processes, steps and clocks are those of CUDA."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def judged(
 def test_behind_weak_walls_a_device_is_opened_measured_and_audited(weak, tmp_path, monkeypatch, library):
     """All arms read inputs that were copied to the device once for a round.
 
-    And the driver's threads never run where a program is timed, nor the program on the judge's cores.
+    The driver's threads never run on the core of a timed program, and that program never on the judge's cores.
     """
     placed: list[tuple[int, frozenset[int]]] = []
     runners: list[CudaRunner] = []
@@ -80,7 +80,7 @@ def test_behind_weak_walls_a_device_is_opened_measured_and_audited(weak, tmp_pat
     monkeypatch.setattr(Keeper, "_there_for", lambda self, calls: copied.append(there(self, calls)) or copied[-1])
     record = judged(tmp_path, library=library)
     arm = record.arm
-    assert 0.3 < sum(copied) / len(copied) < 0.7  # of two arms' blocks, every second one finds its inputs there
+    assert 0.3 < sum(copied) / len(copied) < 0.7  # the second of two arms finds its inputs there
     assert (arm.status, arm.correct_from, record.findings) == ("ran", [-11], []), arm
     assert arm.speed is not None
     assert arm.speed.eager_device_us is not None
@@ -88,7 +88,7 @@ def test_behind_weak_walls_a_device_is_opened_measured_and_audited(weak, tmp_pat
     firsts = {runner.pid for runner in runners}
     assert firsts == {runner.pid for runner in runners if runner.first_only}
     helpers = [where for thread, where in placed if thread not in firsts]
-    assert helpers  # the thread that opening the device starts
+    assert helpers  # opening the device starts a thread
     timed = [where for thread, where in placed if thread in firsts]
     everywhere = frozenset(os.sched_getaffinity(0))  # where a process waits for the next subgraph
     if len(everywhere) > 1:
@@ -117,7 +117,7 @@ def test_a_live_runner_is_not_moved_by_the_forks_of_the_next_pair(monkeypatch):
 
 @pytest.mark.slow
 def test_eager_keeps_its_process_over_subgraphs_and_a_candidate_does_not(tmp_path, library, monkeypatch):
-    """Nothing of a subgraph is left in the process: no descriptor, and the next one is judged right."""
+    """A subgraph leaves no descriptor in eager's process, and the next subgraph is judged right."""
     seen: list[tuple[str, int, int]] = []
     settle = CudaRunner.settle_threads
 
@@ -144,7 +144,7 @@ def test_eager_keeps_its_process_over_subgraphs_and_a_candidate_does_not(tmp_pat
         assert len(set(files)) == 1
 
 
-#: The call of ``synchronize`` that fails in the candidate's process of each task, how, and what is told of it.
+#: By task: which call of ``synchronize`` fails in the candidate's process, how, the status, and the phase.
 LATE = {
     "a": (1, "RuntimeError('CUDA driver refused')", "crash", "device"),
     "b": (2, "RuntimeError('an illegal memory access')", "runtime_fail", "first call"),
@@ -157,7 +157,7 @@ LATE = {
 
 @pytest.mark.slow
 def test_what_fails_on_the_device_is_told(tmp_path):
-    """One judge for all, since its sandboxes take longer to start than the tasks to judge."""
+    """One judge serves all tasks, since its sandboxes take longer to start than the tasks to judge."""
     bench = Workspace(tmp_path)
     for name in LATE:
         bench.task(name, shapes=((64, 256), (64, 256)))

@@ -1,4 +1,4 @@
-"""Temporary folders of a judge: a killed one's are removed by the next, a living one's are left alone."""
+"""Temporary folders of a judge: the next judge removes those of a killed one, and leaves those in use alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ time.sleep(60)
 
 @pytest.fixture
 def other(tmp_path):
-    """Another judge, which has a folder."""
+    """Start another judge, which has a folder."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", HOLDS, str(tmp_path)]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)

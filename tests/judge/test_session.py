@@ -1,4 +1,4 @@
-"""What a judge tells of subgraphs and of the machine, how it keeps a budget, and what it measures again."""
+"""What a judge returns about subgraphs and the machine, how it keeps a budget, and what it measures again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PHASES = {
 
 @dataclass(frozen=True)
 class Told:
-    """All that a judge said of three subgraphs, and the seconds that they took."""
+    """The results of a judge for three subgraphs, and the seconds that they took."""
 
     before: dict[str, Any]
     after: dict[str, Any]
@@ -52,7 +52,7 @@ def test_noise_of_the_machine_is_known_once_subgraphs_were_judged(told):
     assert told.after["sessions"] == 3
     assert told.after["width"] > 0
     assert told.after["offset"] > 0
-    assert told.after["delta"] == MIN_DELTA  # of three sessions the floor is not yet taken at its word
+    assert told.after["delta"] == MIN_DELTA  # three sessions are too few for a floor
     assert 0 <= told.after["disturbed"] <= 1
     assert 0 <= told.after["correlation"] <= 1
     assert told.environment["priority"] in ("real-time", "ordinary")
@@ -61,17 +61,17 @@ def test_noise_of_the_machine_is_known_once_subgraphs_were_judged(told):
 def test_a_record_tells_of_the_candidate_and_not_of_the_machines_noise(told):
     for record in told.records:
         assert record.correct
-        assert record.baselines == {}  # the twin is the machine's business
+        assert record.baselines == {}  # the twin is not a baseline
         speed = record.arm.speed
         assert speed is not None
         assert speed.low <= speed.ratio <= speed.high
         assert len(speed.pairs) >= FIRST_LOOK
-        assert speed.high > 1 / 1.5  # whatever the noise: it is not found to take half as long again
+        assert speed.high > 1 / 1.5  # despite noise it must not look 1.5 times as slow
 
 
 def test_phases_are_known_and_disjoint(told):
     assert all(set(record.durations) <= PHASES for record in told.records)
-    last = {record.subgraph: record for record in told.records}  # what was measured again has both times
+    last = {record.subgraph: record for record in told.records}  # a last record includes the first measurement's time
     assert 0 < sum(sum(record.durations.values()) for record in last.values()) <= told.elapsed
 
 
@@ -105,7 +105,7 @@ def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, m
 
 @pytest.mark.slow
 def test_the_candidate_is_timed_against_eager_whichever_sandbox_started_first(twin):
-    """Arms are told apart by name: eager's sandbox may begin last, since it ended or was not needed before."""
+    """Arms are distinguished by name: eager's sandbox may start last, since it ended or was not needed before."""
     candidate, ref = Candidate.open(twin.folder / "cand"), find.single(next(twin.tasks.iterdir()))
     with Session(Settings(pipeline="direct", audit="off", policy="open"), b"a secret of the tests") as session:
         assert session.touches(ref, candidate)

@@ -1,4 +1,4 @@
-"""A run leaves the process that called for it as it was."""
+"""A run leaves the process that called it as it was."""
 
 from __future__ import annotations
 

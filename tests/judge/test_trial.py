@@ -1,4 +1,4 @@
-"""How long a call takes, found out before it is measured."""
+"""The probe that finds out how long a call takes before it is measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_passbench.timing.rounds import BlockLength, Disturbance
 
 
 def probed(seconds, waking=0.0, pair=0.024):
-    """Return what the probe of arms says, whose blocks take ``waking`` seconds besides, and its blocks."""
+    """Return the probe's times and seconds of a block, and its blocks. Each block takes ``waking`` seconds more."""
     blocks = []
 
     def block(arm, calls):

@@ -1,4 +1,4 @@
-"""The judge of eager against eager of the benchmarks: its stand-in for a candidate has all that is asked of one."""
+"""The benchmarks' judge of eager against eager: its stand-in for a candidate has all that the judge uses."""
 
 from __future__ import annotations
 

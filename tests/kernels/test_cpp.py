@@ -26,7 +26,7 @@ extern "C" int64_t twice(int64_t n) { return 2 * n; }
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache of compiled kernels."""
+    """Return the folder of an empty cache of compiled kernels."""
     monkeypatch.setenv(cpp.CACHE_VARIABLE, str(tmp_path / "cache"))
     cpp.load.cache_clear()
     return tmp_path / "cache"

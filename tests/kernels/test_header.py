@@ -59,7 +59,7 @@ def flags(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 
 def _floats(step: int) -> torch.Tensor:
-    """Floats of every exponent and sign, with subnormals, infinities and NaN; a multiple of 16 of them."""
+    """Return floats of every exponent and sign, with subnormals, infinities and NaN: a multiple of 16 of them."""
     bits = torch.arange(-(2**31), 2**31 - 16 * step, step, dtype=torch.int64).to(torch.int32)
     special = torch.tensor([0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1.0, -1.0, 0.5])
     return torch.cat([special, bits.view(torch.float32)])[: (len(bits) // 16) * 16]
@@ -92,7 +92,7 @@ def test_gates_agree_with_torch_at_the_default_tolerance(name: str, flags: tuple
 
 @pytest.mark.parametrize("scale", [1e-4, 1e-2, 0.05, 0.2, 0.5, 1, 4])
 def test_gelu_is_as_accurate_as_eagers_on_average(scale: float, flags: tuple[str, ...]) -> None:
-    """Small results too: the second criterion holds the mean error against eager's."""
+    """Small results matter, too: the second criterion compares the mean error with eager's."""
     x = torch.randn(1 << 16, generator=torch.Generator().manual_seed(0)) * scale
     out = torch.empty_like(x)
     cpp.load(SOURCE, flags=flags).k_gelu(x, out, x.numel())
@@ -130,7 +130,7 @@ def test_rounding_is_torchs_and_widening_is_exact(dtype: torch.dtype, flags: tup
     lib.narrow(x, out, x.numel(), dtype)
     eager = x.to(dtype)
     assert torch.equal(out.isnan(), x.isnan())
-    tiny = x.abs() < 2.0**-126  # of which AVX512_BF16 makes zeros
+    tiny = x.abs() < 2.0**-126  # AVX512_BF16 makes zeros of these
     assert (out[tiny].float() - eager[tiny].float()).abs().max() <= 2.0**-126
     sure = ~x.isnan() & ~tiny
     assert torch.equal(out[sure].view(torch.int16), eager[sure].view(torch.int16))

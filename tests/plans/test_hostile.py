@@ -1,4 +1,4 @@
-"""Whatever a reader says, the judge and the executing side survive it, and no plan makes a wrong answer right.
+"""Whatever a reader sends, the judge and the executing side survive it, and no plan makes a wrong answer right.
 
 ``PASSBENCH_MUTATIONS`` says how many of each kind are tried; ``benchmarks/hostile.py`` tries 10,000.
 """
@@ -97,7 +97,7 @@ def test_a_mutated_message_is_one_of_ours_or_none(seed: int) -> None:
     with suppress(Rejected):
         accepted = read(schema, bytes(text))
         same = json.loads(text)
-        assert accepted == same or "\\ud" in json.dumps(same)  # half of a surrogate pair is spelt out
+        assert accepted == same or "\\ud" in json.dumps(same)  # a lone surrogate is escaped
         assert read(schema, json.dumps(accepted, allow_nan=False).encode()) == accepted
 
 
@@ -110,7 +110,7 @@ def test_a_mutated_request_is_read_or_refused(seed: int) -> None:
     except Rejected:
         return
     written = json.dumps(request.to_data())
-    assert repr(plan_parse.request(json.loads(written))) == repr(request)  # NaN is unlike itself
+    assert repr(plan_parse.request(json.loads(written))) == repr(request)  # repr, since NaN is not equal to itself
 
 
 @SOME

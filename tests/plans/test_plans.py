@@ -1,4 +1,4 @@
-"""Launch plans and traced functions as data: there and back, and nothing that is malformed comes through."""
+"""Launch plans and traced functions as data: they survive the way there and back, and malformed ones are refused."""
 
 from __future__ import annotations
 

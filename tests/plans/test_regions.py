@@ -14,7 +14,7 @@ from pytest_passbench.plans.regions import MAX_REGIONS, check_regions, graph_mod
 
 
 def chain() -> Graph:
-    """relu, then exp and abs beside each other, then their sum, and an opaque call of it."""
+    """Return a graph: relu, then exp and abs of it, then their sum, and an opaque call of the sum."""
     graph = Graph()
     x = graph.placeholder("x")
     relu = graph.call_function(torch.relu, (x,))

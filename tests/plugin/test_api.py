@@ -1,4 +1,4 @@
-"""The engine called from Python, and the small parts of the face that need no pytest run."""
+"""The engine called from Python, and the small parts of the interface that need no pytest run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.plugin_runs import OK, PASS, task_text
 
 
 class Judge:
-    """Says of every subgraph what its ``meta`` has."""
+    """A judge that returns for each subgraph what its ``meta`` states."""
 
     def __init__(self, settings, seed):
         self.settings, self.closed = settings, False

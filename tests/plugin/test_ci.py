@@ -1,4 +1,4 @@
-"""A run in GitHub Actions and in GitLab CI, with a judge that says what each task file tells it to say."""
+"""A run in GitHub Actions and in GitLab CI, with a judge that returns what each task file states."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def github(bench, monkeypatch):
 
 
 def commands(text: str) -> list[str]:
-    """Return the lines of which GitHub takes a command."""
+    """Return the lines that GitHub takes as commands."""
     taken, token = [], ""
     for line in map(str.strip, text.splitlines()):
         if token:

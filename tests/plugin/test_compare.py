@@ -1,4 +1,4 @@
-"""A run that is compared with an earlier one: cases that fail for it, and those that noise may not fail."""
+"""A run that is compared with an earlier one: which cases fail by it, and which must not fail by noise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from pytest_passbench.commands.main import main
 from support.plugin_runs import OK, PytestFolder
 
-# The second judgement of a subgraph in a run has the ratio "again"; every one is noted in the file "asked".
+# The second judging of a subgraph in a run has the values of "again". The file "asked" lists all judgings.
 AGAIN = """
 class Again(Judge):
     def judge(self, task, candidate):
@@ -99,7 +99,7 @@ def test_an_open_answer_fails_only_if_that_is_asked_for(bench):
     assert asked(bench) == ["a/s0"]
     result.stdout.fnmatch_lines(["compare passed: *, 1 open"])
     assert bench.run(CANDIDATE, compare, "--passbench-max-regression=3%,strict").ret == 1
-    bench.task("a", {"ratio": 1.48, "again": {"ratio": 1.9}})  # now it is certain
+    bench.task("a", {"ratio": 1.48, "again": {"ratio": 1.9}})  # the second measurement is certain
     assert bench.run(CANDIDATE, compare, "--passbench-max-regression=3%,strict").ret == 0
 
 
@@ -173,7 +173,7 @@ def test_two_files_with_no_task_in_common_fail_if_a_limit_was_asked_for(bench, c
 
 
 def edit(bench: PytestFolder, change) -> None:
-    """Change the stored run, and its digest with it."""
+    """Change the stored run and its digest."""
     from pytest_passbench.core.run import digest
 
     path = bench.path / "old/results.json"
@@ -263,7 +263,7 @@ def test_a_run_is_resumed_with_the_same_comparison_only(bench):
     refused.stderr.fnmatch_lines(["*the run to compare with (--passbench-compare), or how, is another one*"])
     (bench.path / "asked").unlink()
     assert bench.run(CANDIDATE, compare, "--passbench-resume").ret == 1
-    assert asked(bench) == ["a/s1", "a/s0"]  # the first only to confirm it
+    assert asked(bench) == ["a/s1", "a/s0"]  # a/s1 was left, and a/s0 is judged again to confirm it
 
 
 def test_two_files_are_compared(bench, capsys):

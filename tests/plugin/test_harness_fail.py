@@ -76,7 +76,7 @@ def test_a_run_of_which_nothing_was_judged_has_no_score(bench):
 
 
 def board(text: str) -> list[str]:
-    """The row of the candidate on the board, without the intervals."""
+    """Return the row of the candidate on the board, without the intervals."""
     return next(line for line in text.splitlines() if line.startswith("passes")).split()[:4]
 
 

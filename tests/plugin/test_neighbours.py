@@ -16,7 +16,7 @@ def bench(pytester, monkeypatch):
 
 
 def beside(bench, *options):
-    """A run with all plugins that are installed."""
+    """Run with all plugins that are installed."""
     return ForkedPytest(bench.path, "--passbench", "--candidate=passes", "--strict-markers", *options).result()
 
 

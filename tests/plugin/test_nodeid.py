@@ -1,4 +1,4 @@
-"""Node ids: what is taken apart is what was put together."""
+"""Node ids: parsing an id gives the parts that it was made from."""
 
 from __future__ import annotations
 

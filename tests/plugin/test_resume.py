@@ -1,4 +1,4 @@
-"""A run that ends before its time: what is kept of it, and how another one goes on."""
+"""A run that ends early: what is kept of it, and how another run resumes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pytest_passbench.run import journal
 from support.forked_pytest import ForkedPytest
 from support.plugin_runs import LEAN, OK, PytestFolder
 
-# Ends or waits at the third subgraph of a task, once; says which subgraphs it was asked for.
+# A judge that ends or waits at the third subgraph of a task, once, and lists the subgraphs that it was asked for.
 ONCE = """
 import contextlib
 
@@ -51,7 +51,7 @@ def record(task, subgraph, candidate, told, task_hash=""):
 """
 KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 WAIT = "time.sleep(60)"
-# Another signal before the first has come to the plugin.
+# A second signal, before the plugin has handled the first one.
 IMPATIENT = """
 class Impatient:
     @pytest.hookimpl(tryfirst=True)
@@ -104,7 +104,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was(bench):
     run = last(bench)
     assert not run["interrupted"]
     assert found(run) == undisturbed(bench)
-    assert not list(bench.path.glob("reports/*/journal*"))  # nothing is left to go on with, in the first half either
+    assert not list(bench.path.glob("reports/*/journal*"))  # no journal is left, also of the first half
     refused = bench.run("--candidate=passes", "--passbench-resume")
     refused.stderr.fnmatch_lines(["*reports: has no run that was interrupted*"])
 
@@ -175,7 +175,7 @@ def test_resume_alone_asks_for_the_whole_command_if_the_run_has_none(bench):
         result.stderr.fnmatch_lines([f"*{told}*"])
         assert remedy in result.stderr.str() or "elsewhere" in told
     (folder,) = bench.path.glob("reports/*")
-    (folder / "command.json").write_text(text)  # a report folder may be another's
+    (folder / "command.json").write_text(text)  # a report folder may be another user's
     assert "not stored for this user" in resume_alone(bench).stderr.str()
     result = resume_alone(bench, "--passbench-report-dir=none")
     result.stderr.fnmatch_lines(["*none: has no run that was interrupted (run without --passbench-resume)*"])
@@ -206,7 +206,7 @@ def test_a_signal_that_ends_a_run_leaves_its_results_and_says_how_to_go_on(bench
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(number)
-    process.send_signal(number)  # impatience changes nothing
+    process.send_signal(number)  # a second signal changes nothing
     result = process.result()
     assert result.ret == pytest.ExitCode.INTERRUPTED
     run = last(bench)
@@ -267,7 +267,7 @@ def test_another_run_is_refused_and_the_difference_named(bench, change, options,
     result.stderr.fnmatch_lines([f"*cannot be resumed: {said}*"])
 
 
-# Ctrl+C between a record's way to the journal and its way to the results.
+# Ctrl+C after a record is in the journal, and before it is in the results.
 BETWEEN = """
 from pytest_passbench.run.journal import Journal
 
@@ -289,7 +289,7 @@ def test_a_record_that_only_the_journal_has_is_in_the_results(bench):
 
 
 def header(**changes: object) -> str:
-    """Return the lines of a journal that another run's header begins."""
+    """Return the lines of a journal with another run's header."""
     fields = {"seed": "00" * 32, "settings": {}, "candidates": {}, "against": "", "compared": "", "harness": ""}
     content = {"schema": journal.SCHEMA, "header": {**fields, **changes}}
     text = json.dumps(content, separators=(",", ":"))
@@ -387,7 +387,7 @@ def test_results_that_cannot_be_written_go_to_another_place_that_is_named(bench)
     shutil.rmtree(path.parent)
 
 
-#: Another view of the machine's files, for the run behind it.
+#: The begin of a command that runs another with its own mounts.
 VIEW = ["bwrap", "--dev-bind", "/", "/"]
 
 

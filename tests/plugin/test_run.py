@@ -1,4 +1,4 @@
-"""A run as its user sees it, with a judge that says what each task file tells it to say."""
+"""A run as its user sees it, with a judge that returns what each task file states."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ NOT_JUDGED = {
 @pytest.mark.parametrize("how", NOT_JUDGED)
 @pytest.mark.parametrize("gate", ["correct=0.9", "fast1=0.9", "AS=0.9", "gmean=1.2"])
 def test_what_was_not_judged_is_a_failure_to_every_gate(bench, how, gate):
-    """Of what was judged nine tenths and more are correct and fast; of all that was selected, less."""
+    """Nine tenths or more of what was judged are correct and fast, but less of all that was selected."""
     told, options = NOT_JUDGED[how]
     bench.task("a")
     bench.task("b", OK, told, *[OK] * 8)
@@ -393,7 +393,7 @@ def test_on_a_terminal_every_subgraph_is_shown_as_it_is_judged(bench):
 
 
 def drain(descriptor: int) -> str:
-    """All that is written to the other side of a pseudo-terminal until it is closed."""
+    """Return all that is written to the other side of a pseudo-terminal until it is closed."""
     parts = []
     with contextlib.suppress(OSError):
         while part := os.read(descriptor, 4096):

@@ -73,7 +73,7 @@ def test_paths_run_everything_in_them(bench):
 
 @pytest.mark.parametrize("args", [["a", "b"], ["--passbench-tasks=a", "--passbench-tasks=b"], ["a", "b", "-n2"]])
 def test_two_tasks_of_one_id_are_refused(bench, args):
-    """Results are known by the id, so those of one task would take the place of the other's."""
+    """Results are stored by the id, so those of one task would replace those of the other."""
     for folder in ("a", "b"):
         bench.file(f"{folder}/x.task.yaml", bench.text("x"))
     result = bench.run("--candidate=passes", *args)
@@ -115,7 +115,7 @@ def test_published_samples_and_bare_subgraphs(bench):
 
 def test_the_line_of_a_task_ends_before_the_edge_and_shows_the_share_done_once(bench, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    for length in range(1, 47):  # with a longer name not even the letter fits
+    for length in range(1, 47):  # after a longer name there is no room for the letter
         bench.task("a" * length)
     lines = bench.run("--candidate=passes").outlines
     assert sum(line.startswith("tasks/family/") for line in lines) == 46
@@ -361,7 +361,7 @@ def test_only_tasks_that_a_pass_matches_are_judged_if_asked_for(bench, workers):
     for name in ("missed", "other"):
         bench.task(name, {"status": "pass_miss"})
     result = bench.run("--candidate=passes", "--passbench-only-matching", *workers)
-    count = "the" if workers else "2"  # workers leave them out, for other reasons too
+    count = "the" if workers else "2"  # workers also leave tasks out for other reasons
     result.stdout.fnmatch_lines([f"left out: {count} tasks that no pass matches. No score has them*", "*1 passed*"])
     result.stdout.fnmatch_lines(["passes * 100.0 *"])
 

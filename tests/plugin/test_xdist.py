@@ -1,4 +1,4 @@
-"""Runs over several workers: the same outcome as a serial run, whatever becomes of a worker."""
+"""Runs over several workers: the same outcome as a serial run, also if a worker is lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_two_workers_give_what_a_serial_run_gives(bench):
     assert spread.ret == serial.ret == 1
     spread.stdout.fnmatch_lines(["a[[]passes] F 1/2 correct*"])
     spread.stdout.fnmatch_lines(["FAILED tasks/family/a.task.yaml::a[[]passes] - crash (1 of 2)"])
-    # eager and the candidate, of every subgraph that has a speed
+    # two for each subgraph that has a speed: eager and the candidate
     assert len(json.loads((bench.path / "out.json").read_text())["benchmarks"]) == 10
 
 
@@ -110,7 +110,7 @@ def subgraphs(run: dict) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_to_the_controller_stops_its_workers_and_keeps_all_that_they_have_judged(bench, number):
-    seconds = 1.0  # for each subgraph: by themselves workers would judge seven more
+    seconds = 1.0  # for each subgraph: without the signal workers would judge seven more
     bench.task("a", *[{"sleep": seconds}] * 12)
     process = bench.start_apart("--candidate=passes", "-n1")
     while journaled(bench) < 2:
@@ -183,7 +183,7 @@ def test_with_a_baseline_a_worker_gets_all_candidates_of_a_task_while_there_are_
     made = scheduler(pytestconfig, costs, nodes, together=True)
     assert [node.sent for node in nodes] == [[0, 1], [3, 4]]
     made.mark_test_complete(nodes[1], 3)
-    made.mark_test_complete(nodes[1], 4)  # it has its last one, and takes over from the other worker
+    made.mark_test_complete(nodes[1], 4)  # it has one item left, and takes over one from the other worker
     assert nodes[1].sent == [3, 4, 5, 2]
 
 

@@ -1,4 +1,4 @@
-"""A reader that lies: what it sends is data to judge and template, whatever functions it names."""
+"""A reader that lies: for judge and template its messages are data, whatever functions they name."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def node(number: int) -> dict[str, int]:
 
 
 def hidden(*calls: list[Any]) -> dict[str, Any]:
-    """A pattern of gelu and add; the size of what the last of ``calls`` returns is gelu's second argument."""
+    """Return a pattern of gelu and add. The size of the result of the last of ``calls`` is gelu's second argument."""
     last = 1 + len(calls)
     return {
         "arguments": ["x", "y"],
@@ -58,7 +58,7 @@ def hidden(*calls: list[Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def forged(bench, gelu_add_pass):
-    """A candidate whose reader tells this of its pass."""
+    """Return a function that writes a candidate whose reader sends this as its pass."""
 
     def make(pattern: Any, replacement: Any = ARGUMENTS) -> Any:
         told = json.dumps({"kind": "pattern", "pattern": pattern, "replacement": replacement, "place": ""})
@@ -143,7 +143,7 @@ def replacement_func():
 
 
 def test_two_libraries_with_a_function_of_one_name_are_two(bench):
-    """The second one's descriptor has the number of the first one's, which is closed by then."""
+    """The second one's descriptor has the number of the first one's, which is closed before."""
     bench.task(source=TWO_CALLS, ops=("relu", "neg", "add"))
     passes = {"one": ONE_KERNEL.format("x[i] > 0 ? x[i] : 0", "relu"), "two": ONE_KERNEL.format("-x[i]", "neg")}
     (record,) = bench.judge(bench.candidate(passes)).values()
@@ -213,7 +213,7 @@ time.sleep(0.3)
 
 @pytest.fixture
 def frozen(bench, gelu_add_pass):
-    """The sandbox of a reader of a pass that begins like this, frozen."""
+    """Return a function that starts a reader of a pass that begins like this, and returns its frozen sandbox."""
     with contextlib.ExitStack() as stack:
 
         def make(head: str) -> Arm:
@@ -235,7 +235,7 @@ def frozen(bench, gelu_add_pass):
 @pytest.mark.bubblewrap
 def test_a_process_whose_first_thread_ended_is_stopped_with_the_others(frozen):
     inside = frozen(LEADERLESS).everything_inside()
-    assert len(inside) == 2  # the reader, and it
+    assert len(inside) == 2  # the reader, and the process without its first thread
     clocks = [processes.cpu_clock(pid) for pid in inside]
     before = [processes.cpu_seconds(clock) for clock in clocks]
     time.sleep(0.3)

@@ -1,4 +1,4 @@
-"""The failures of a candidate's Python: the cause and the places come first, with the paths that its author knows."""
+"""Messages on failures of a candidate's Python: cause and places come first, with the paths that its author knows."""
 
 from __future__ import annotations
 

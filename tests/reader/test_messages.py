@@ -1,4 +1,4 @@
-"""What a wrapper cannot do is said in one sentence, with the candidate's own file and line."""
+"""Messages on what a wrapper must not do: one sentence, with the candidate's own file and line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LAUNCH = "out = torch.empty_like(x)\nlib.gelu_add(x, y, out, x.numel())\n"
 
 @pytest.fixture
 def judged(bench: Any, wrapper: Callable[..., str]) -> Callable[..., Any]:
-    """The record's arm of a wrapper with this body."""
+    """Return a function that judges a wrapper with this body, and returns the record's arm."""
 
     def run(body: str, head: str = "", **settings: Any) -> Any:
         bench.task()
@@ -85,7 +85,7 @@ def test_a_wrong_result_is_one_sentence(judged: Callable[..., Any], body: str, s
     arm = judged(body)
     assert arm.status in ("runtime_fail", "integrity")
     assert said in arm.message
-    if "step" not in said and "kernel" not in said:  # the judge's side, which sees a plan, knows no line
+    if "step" not in said and "kernel" not in said:  # the judge sees a plan, and knows no line
         assert re.match(r"/.*/gelu_add\.py:\d+: ", arm.message)
     assert "gelu_add" in arm.message
     assert "\n" not in arm.message
@@ -160,4 +160,4 @@ def test_state_kept_between_calls_is_not_there_in_the_next(judged: Callable[...,
     body = "if not KEPT:\n    KEPT.append(torch.empty_like(x))\n    lib.gelu_add(x, y, KEPT[0], x.numel())\n"
     body += "return KEPT[0]"
     arm = judged(body, "KEPT = []", budget=0.5)
-    assert arm.status == "ran", arm.message  # the call that is recorded is always the first
+    assert arm.status == "ran", arm.message  # the recorded call is always the first one

@@ -1,4 +1,4 @@
-"""Kernel wrappers recorded: the steps of a plan, what is refused and in which words, and the same bits by replay."""
+"""Recording kernel wrappers: a plan's steps, what is refused with which message, and a replay with the same bits."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_replay_guards_what_was_assumed(lib):
 
 
 def guarded(plan):
-    """Return the plan as a template calls it: with what is written to, by its kernels' signatures."""
+    """Return the plan as a template calls it: its kernels' signatures determine what it writes to."""
     parameters = [launches.signatures.parse(kernel.source)[kernel.function].written for kernel in plan.kernels]
     return replay(plan, built(plan), "cpu", False, [], written(plan, parameters)).call
 

@@ -24,7 +24,7 @@ from pytest_passbench.agents.prompt import prompt
 from pytest_passbench.agents.trajectories import FORMATS, Trajectory, write_rows
 from pytest_passbench.suite import find
 
-# TRL's, transformers' and datasets' own.
+# Warnings of TRL, transformers and datasets themselves.
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore"),
@@ -94,7 +94,7 @@ def no_network(monkeypatch):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a task, the exports of two trajectories on it, and a tiny model with random weights."""
+    """Return a folder with a task, the exports of two trajectories on it, and a tiny model with random weights."""
     from pytest_passbench.recipes import tiny_model
 
     folder = tmp_path_factory.mktemp("training")
@@ -128,7 +128,7 @@ def trajectory(text, reward):
 
 @pytest.fixture
 def train(folder, monkeypatch):
-    """A function that runs a recipe in the folder. It returns what the trainer logged, a mapping for each step."""
+    """Return a function that runs a recipe in the folder, and returns the trainer's log, a mapping for each step."""
     monkeypatch.chdir(folder)
 
     def run(recipe, out, *options):
@@ -187,7 +187,7 @@ def test_the_better_answer_of_a_pair_becomes_likelier(train):
 
 
 def test_answers_in_one_turn_are_learnt_and_the_judge_chooses_among_them(train):
-    """After SFT a model gives the right answer and the wrong one; the judge's reward leaves the right one."""
+    """After SFT a model gives right and wrong answers; after training by the judge's reward, right ones."""
     from pytest_passbench.recipes import grpo, sft
 
     steps = train(sft, "on-single", "--data=single.parquet", "--model=tiny", "--steps=120", "--batch=2",

@@ -1,4 +1,4 @@
-"""The charts: which values they have, that nothing rests on colour alone, and their forms."""
+"""The charts: their values and forms, and that no information is in colour alone."""
 
 from __future__ import annotations
 

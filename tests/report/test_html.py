@@ -1,4 +1,4 @@
-"""The report as a page: complete in itself, small, and inert whatever a candidate wrote."""
+"""The report as a page: it needs no other file, is small, and is inert whatever a candidate wrote."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_verdict_is_a_sentence(ratios, lead):
 
 
 def test_the_speed_of_the_verdict_is_that_of_right_answers_alone():
-    """An answer as good as zeros is within t, and not right."""
+    """An answer that is no better than zeros may agree at t, but is not right."""
     records = [record_of("t", "a", right(2.0)), record_of("t", "b", right(50.0, -5), null_from=-6)]
     assert "mine is right on 1 of 2 subgraphs, and on those 2.000 times as fast" in words(parsed(run_of(*records)))
 

@@ -37,7 +37,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 def troubled(chromium: Browser, pages: dict[str, Path]) -> Iterator[Browser]:
-    """The page of a run with failures. Whatever a test does there, nothing is requested and nothing goes wrong."""
+    """Open the page of a run with failures. After each test, require that the page requested and logged nothing."""
     yield from opened(chromium, pages["troubled"])
 
 
@@ -48,7 +48,7 @@ def full(chromium: Browser, pages: dict[str, Path]) -> Iterator[Browser]:
 
 def opened(chromium: Browser, path: Path) -> Iterator[Browser]:
     chromium.screen(1280)
-    chromium.open(path, "#board")  # an address keeps the first failure from being opened
+    chromium.open(path, "#board")  # with a fragment, the page does not open the first failure
     yield chromium
     assert chromium.said == []
     assert chromium.requests == [path.resolve().as_uri()]
@@ -87,7 +87,7 @@ def test_columns_sort_both_ways_and_say_so(troubled):
     before = troubled.run(NAMES)
     click(troubled, "[data-column=speed]")
     falling = troubled.run(NAMES)
-    assert falling[:2] == ["gelu-add-1111", "mean-pow-2222"]  # what has no speed-up comes last, either way
+    assert falling[:2] == ["gelu-add-1111", "mean-pow-2222"]  # rows without a speed-up come last in both orders
     assert troubled.run("document.querySelector('[data-column=speed]').closest('th').ariaSort") == "descending"
     click(troubled, "[data-column=speed]")
     assert troubled.run(NAMES)[:2] == ["mean-pow-2222", "gelu-add-1111"]

@@ -1,4 +1,4 @@
-"""What a reader sees: the tables in a terminal and in Markdown, from hand-made records."""
+"""The tables in a terminal and in Markdown, from hand-made records."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def test_the_board_has_eager_candidate_and_baseline(run):
 
 
 def test_the_share_of_the_possible_is_beside_as_and_by_class(run):
-    """Of a head-room of 4 a speed-up of 2 is the half; a subgraph that is wrong, or was not judged, counts 0."""
+    """A speed-up of 2 is half of a head-room of 4. A subgraph that is wrong, or was not judged, counts 0."""
     assert tables.possible_table(run).rows == ()  # no head-room is known
     for record in run.records:
         record.headroom = 4.0
     run.records[0].operators = run.records[1].operators = ["conv2d", "gelu"]
-    run.records[4].headroom = 1.2  # too little to have a share of
+    run.records[4].headroom = 1.2  # too little for a share
     run.selected["mine"]["poor"] = 3
     table = tables.possible_table(run)
     assert table.headers == ("class", "mine", "inductor")
@@ -75,7 +75,7 @@ def test_the_share_of_the_possible_is_beside_as_and_by_class(run):
 
 
 def with_accuracy(run):
-    """Let poor/a, which is off eager's rounding, be as accurate as eager, and good/b, which agrees, be less so."""
+    """Make poor/a, which rounds unlike eager, as accurate as eager, and good/b, which agrees, less accurate."""
     for record in run.records:
         if record.arm.status == "ran":
             record.arm.greatest_ratio64, record.arm.mean_ratio64 = [1.0], [0.4]
@@ -247,7 +247,7 @@ def test_an_empty_run_still_renders():
 
 
 def test_a_speed_of_launches_is_said_to_be_one():
-    """Where calls take far longer than the device works on them, a kernel's speed is not what was measured."""
+    """If calls take far longer than the device's work on them, the speed is not that of a kernel."""
     timed = {"near": (8.0, 9.0), "eager waits": (2.0, 9.0), "candidate waits": (8.0, 4.0), "not told": (None, None)}
     records = []
     for name, (eager, other) in timed.items():

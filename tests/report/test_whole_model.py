@@ -1,4 +1,4 @@
-"""The report on a whole model, from records that nobody judged."""
+"""The report on a whole model, from made-up records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def model(arm, inductor):
 
 
 def measured(ratio, **values):
-    """Return an arm that is right, of a model that takes eager 100 us."""
+    """Return the arm of a right answer for a model that takes eager 100 us."""
     arm = right(ratio, **values)
     arm.speed = speed_of(ratio, eager_us=100.0, other_us=100.0 / ratio)
     return arm

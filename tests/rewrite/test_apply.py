@@ -1,4 +1,4 @@
-"""Passes in graphs: what is found, what replaces it, and that the results stay the same."""
+"""Passes in graphs: what they match, what replaces it, and that the results stay the same."""
 
 from __future__ import annotations
 

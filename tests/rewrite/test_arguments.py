@@ -1,4 +1,4 @@
-"""Arguments of a pattern: what they stand for in a graph, and what of it reaches the kernel wrapper."""
+"""Arguments of a pattern: what they stand for in a graph, and what reaches the kernel wrapper."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def x(*shape):
 
 
 def handed(body, pattern, *tensors):
-    """What the wrapper gets beside tensors, for a pattern that hands on all its arguments. Results stay the same."""
+    """Return what the wrapper gets beside tensors if all arguments are passed on. Require unchanged results."""
     got: list[Any] = []
 
     def wrapper(*args):

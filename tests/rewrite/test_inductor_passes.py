@@ -1,4 +1,4 @@
-"""Passes of TorchInductor's own form: read as data, and matched behind its decompositions."""
+"""Passes of TorchInductor's own form: they are read as data, and matched after its decompositions."""
 
 from __future__ import annotations
 

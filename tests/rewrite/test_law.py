@@ -1,4 +1,4 @@
-"""Random graphs, and patterns cut out of them: what torch.fx's own matcher finds is found, and no bit changes."""
+"""Random graphs, and patterns cut out of them: all that torch.fx's own matcher finds matches, and no bit changes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pytest_passbench.reader.importing import LoadedPass
 from support.reference_passes import apply_passes
 
 WHOLE, HALF, TWO, SIZE = "a tensor (4, 4)", "a tensor (2, 4)", "two tensors (2, 4)", "a size"
-#: Kinds of operands and of the result, and how the call is added to a graph. Each computes the same bits however its
-#: operands lie in memory.
+#: Kinds of operands and of the result, and how the call is added to a graph. Each computes the same bits for any
+#: strides of its operands.
 CALLS: list[tuple[tuple[str, ...], str, Any]] = [
     ((WHOLE,), WHOLE, lambda g, x: g.call_method("relu", (x,))),
     ((WHOLE,), WHOLE, lambda g, x: g.call_function(torch.neg, (x,))),
@@ -61,7 +61,7 @@ def writes(node: Node) -> bool:
 
 
 class Chance:
-    """Choices that bytes make. They cost less to draw than each choice by itself, and shrink as well."""
+    """Choices that bytes determine. hypothesis draws bytes faster than single choices, and shrinks them as well."""
 
     def __init__(self, tape: bytes) -> None:
         self._tape = iter(tape)
@@ -74,7 +74,7 @@ class Chance:
 
 
 def program(chance: Chance, calls: list[Any], most: int) -> Graph:
-    """A graph of up to ``most`` calls of two inputs, with up to four outputs."""
+    """Return a graph of up to ``most`` calls of two inputs, with up to four outputs."""
     graph = Graph()
     values = [(graph.placeholder(f"in_{i}"), WHOLE) for i in range(2)]
     for _ in range(1 + chance.below(most)):
@@ -88,7 +88,7 @@ def program(chance: Chance, calls: list[Any], most: int) -> Graph:
 
 
 def cut(chance: Chance, graph: Graph, *, whole: bool) -> Graph | None:
-    """A pattern: some calls of the graph, or None if it would return no operator.
+    """Return a pattern of some calls of the graph, or None if it would return no operator.
 
     Without ``whole`` it may have a write whose result it does not return.
     """
@@ -127,7 +127,7 @@ def cut(chance: Chance, graph: Graph, *, whole: bool) -> Graph | None:
 
 
 def reference(pattern: Graph) -> LoadedPass:
-    """A pass whose kernel is the pattern itself, run on copies."""
+    """Return a pass whose kernel is the pattern itself, run on copies."""
     module = GraphModule(torch.nn.Module(), pattern)
     names = [str(node.target) for node in pattern.nodes if node.op == "placeholder"]
 
@@ -158,7 +158,7 @@ def same_bits(graph: Graph, pattern: Graph) -> Any:
         one, other = _copied(inputs), _copied(inputs)
         try:
             expected = before.forward(*one)
-        except RuntimeError:  # it adds a tensor to itself transposed
+        except RuntimeError:  # the graph adds a transposed tensor to itself in place
             reject()
         result = apply_passes(before, [reference(pattern)], inputs)
         found = result.module.forward(*other)
@@ -168,7 +168,7 @@ def same_bits(graph: Graph, pattern: Graph) -> Any:
 
 
 def matches(pattern: Graph, graph: Graph) -> list[Any]:
-    """What torch.fx's matcher finds. If the graph lacks an operator, it is nothing, but that matcher may raise."""
+    """Return what torch.fx's matcher finds, and [] if the graph lacks an operator, for which it may raise."""
     wanted, present = ({(n.op, n.target) for n in g.nodes if n.op.startswith("call")} for g in (pattern, graph))
     return SubgraphMatcher(pattern).match(graph) if wanted <= present else []
 

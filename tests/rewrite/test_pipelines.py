@@ -115,7 +115,7 @@ def test_what_a_kernel_raises_comes_out(pipeline):
 
 def test_inductor_mends_strides_and_aliases():
     def wrapper(x, y):
-        return (x + y).t().contiguous().t(), y  # other strides than the graph's; an input handed on
+        return (x + y).t().contiguous().t(), y  # other strides than the graph's; an input is returned
 
     item = LoadedPass("p", lambda x, y: (x + y, y.abs()), lambda x, y: (x, y), lambda: wrapper, wrapper, Path("p.py"))
     before = graph("a = in_0 * 2\nb = in_1 * in_1\nc = a + b\nd = b.abs()\nreturn (c.relu() + 1, d - 1)", 2)
@@ -147,8 +147,8 @@ def test_baselines(name):
     [
         ("return (in_2.relu() * 2,)", True),
         ("return (torch.nn.functional.layer_norm(in_1 + in_2, (8,)).softmax(-1), in_1.t().contiguous())", True),
-        (BODY, False),  # a product stays torch's, and cannot be left out
-        ("return (in_1.scatter_reduce(0, (in_2 > 0).long(), in_2 + 1, 'prod'),)", False),  # its indices neither
+        (BODY, False),  # a product is still torch's, and cannot be left out
+        ("return (in_1.scatter_reduce(0, (in_2 > 0).long(), in_2 + 1, 'prod'),)", False),  # nor can its indices
     ],
 )
 def test_what_the_default_compiler_generates(body, alone):
@@ -194,7 +194,7 @@ with torch.no_grad():
 
 
 def run_apart(program, **names):
-    """Run a program of Python in a process of its own: forking hangs after the parallel work of other tests."""
+    """Run a Python program in a process of its own, since a fork hangs after the parallel work of other tests."""
     program = program.format(folders=[str(Path(__file__).parent), str(TESTS), str(SHARED.parent)], **names)
     environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     return subprocess.run(
@@ -264,7 +264,7 @@ def test_no_kernel_gets_a_batched_tensor():
 
 
 def test_a_match_does_not_move_what_stands_at_a_level():
-    """The mask uses one result of the match before the other one is computed: it would have to move."""
+    """The mask uses one result of the match before the other is computed, so a match would have to move the mask."""
 
     def pattern(x, y):
         return x > 0, y.tanh()
@@ -286,7 +286,7 @@ def test_a_match_does_not_move_what_stands_at_a_level():
 
 
 def test_replacement_args_opens_no_level():
-    """The process that reads a candidate may send any name; tracing its functions would not make such a call."""
+    """The process that reads a candidate may send any name, also a call that tracing its functions never gives."""
     loaded = [reference(doubled)]
     (item,) = as_passes(loaded)
     arguments = torch.fx.Graph()

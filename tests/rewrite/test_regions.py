@@ -1,4 +1,4 @@
-"""Regions in place of operators: a graph gives what it gave, whatever regions a pass chooses."""
+"""Regions in place of operators: a graph gives the same results, whatever regions a pass chooses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that is struck in the middle leaves nothing behind, and loses at most the subgraph that was being judged."""
+"""A run with a fault in the middle leaves nothing behind, and loses at most the subgraph that was being judged."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pytest_passbench.judge.arms import sandbox
 from shared import faulted_runs
 
 pytestmark = pytest.mark.sandbox
-#: On a machine with more to do than the two loops. docs/isolation.md has what was measured.
+#: Limit until nothing is left, on a machine with more work than two busy loops. docs/isolation.md has figures.
 SECONDS = 30
 KILLED = ("judge", "controller")
-#: tests/plugin/test_resume.py has SIGHUP, which takes SIGTERM's way. A judge that is killed is gone on with, below.
+#: Tests elsewhere: SIGHUP in tests/plugin/test_resume.py (it is handled like SIGTERM), a killed judge below.
 LEFT_OUT = ("SIGHUP", "SIGHUP with -n", "judge")
 ENDING = [name for name, fault in faulted_runs.FAULTS.items() if fault.ends and name not in LEFT_OUT]
-#: A process that was stopped is waited for, ten seconds and more: benchmarks/faults.py has these.
+#: Without the faults that stop a process, since runs wait ten seconds or more for it: benchmarks/faults.py has these.
 GOING_ON = [
     name
     for name, fault in faulted_runs.FAULTS.items()
@@ -28,7 +28,7 @@ GOING_ON = [
 
 
 def resume(folder: Path, *options: str) -> dict:
-    """Go on with the run in a folder; return its results."""
+    """Resume the run in a folder. Return its results."""
     command = [sys.executable, "-m", "pytest", *faulted_runs.OPTIONS, *options]
     environment = faulted_runs.environment(folder)
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -49,7 +49,7 @@ def test_a_fault_that_ends_a_run_leaves_nothing_behind(fault, tmp_path):
 
 
 def check_left(outcome: faulted_runs.Outcome, fault: str) -> None:
-    """Require that nothing is left, but for what the next judge removes where nobody else is there to do it."""
+    """Require that nothing is left, except without bubblewrap after a kill: then the next judge removes folders."""
     if fault in KILLED and not sandbox.walls().strong:
         assert all(f"/{faulted_runs.ABANDONED}" in place for place in outcome.left)
     else:

@@ -1,4 +1,4 @@
-"""A journal keeps what was judged, whatever becomes of the file behind it."""
+"""A journal keeps all records that are whole, however its file was damaged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORDS = [Record("task", f"s{index}", "passes", eager_error64=[float("nan")] * 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory) -> bytes:
-    """A whole journal."""
+    """Return the bytes of a whole journal."""
     return write(tmp_path_factory.mktemp("run"), RECORDS).read_bytes()
 
 

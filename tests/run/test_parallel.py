@@ -1,4 +1,4 @@
-"""Real runs of pytest: two workers find what one finds, and Ctrl-C writes what there is and leaves nothing behind."""
+"""Real runs of pytest: two workers find what one finds; Ctrl+C writes the results so far, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_passbench.judge.arms import processes
 from support.plugin_runs import LEAN
 
 HONEST = "return torch.nn.functional.gelu(x) + y"
-# Wrong at every t: how wrong a nearer one is found depends on the calls that were drawn.
+# Wrong at every t. The level of a smaller error would depend on the calls that are drawn.
 WRONG = "return torch.nn.functional.gelu(x) + y * 100"
 EXITS = "import os; os._exit(0)"
 SLOW = "import time\ntime.sleep(1)\n" + HONEST
@@ -32,7 +32,7 @@ OPTIONS = [
 
 
 def given(bench, wrapper: Callable[[str], str], **bodies: str) -> list[str]:
-    """Tasks with these wrappers; the command line that judges them."""
+    """Write tasks with these wrappers. Return the command line that judges them."""
     (bench.folder / "pytest.ini").write_text("[pytest]\n")
     for name, body in bodies.items():
         bench.task(name)
@@ -45,7 +45,7 @@ def results(folder: Path) -> dict:
 
 
 def found(run: dict) -> dict[tuple[str, str], tuple[str, list[int], bool]]:
-    """What must not depend on the number of workers."""
+    """Return what must not depend on the number of workers."""
     return {
         (record["task"], record["subgraph"]): (
             record["arm"]["status"],

@@ -99,7 +99,7 @@ def records_of(outputs):
 lost = st.builds(Record, text, text, text, arm=st.builds(ArmResult, status=st.just(HARNESS_FAIL), message=text))
 records = st.integers(1, 3).flatmap(records_of) | lost
 values = st.none() | st.booleans() | st.integers() | number | text | st.lists(text, max_size=2)
-#: Settings' names are words that the schema knows nothing of, since it says more about those it knows.
+#: The names of settings are words that the schema does not have, since it restricts the values of others.
 objects = st.dictionaries(text.map("own {}".format), values, max_size=3)
 runs = st.builds(
     Run,
@@ -107,7 +107,7 @@ runs = st.builds(
     environment=objects,
     tasks=st.lists(text, max_size=2),
     records=st.lists(records, max_size=2, unique_by=lambda one: (one.task, one.subgraph, one.candidate)),
-    candidates=st.just([]),  # without a list any name will do; with one, a record's is in it
+    candidates=st.just([]),  # without a list a record may have any name
     seed=objects,
     noise=objects,
     started=text,
@@ -376,7 +376,7 @@ def test_a_closed_pipe_is_no_error(tmp_path):
 
 
 def test_without_jsonschema_reading_says_so_and_judging_goes_on(monkeypatch, tmp_path):
-    """A bare machine with a device may lack it: whatever judges and writes must not import it."""
+    """A bare machine with a device may lack it: code that judges and writes must not import it."""
     path = tmp_path / "results.json"
     results_file.write(tmp_path, Run())
     monkeypatch.setitem(sys.modules, "jsonschema", None)

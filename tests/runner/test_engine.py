@@ -48,7 +48,7 @@ TYPES = {
     "uint32": "uint32_t", "int64": "int64_t", "uint64": "uint64_t", "bool": "bool", "float32": "float",
     "float64": "double", "dtype": "int32_t",
 }  # fmt: skip
-#: Signatures behind the output's address. They pass arguments in registers and on the stack, in any order of kinds.
+#: Parameters after the output's pointer. They are passed in registers and on the stack, with kinds in any order.
 SIGNATURES = [
     ("int64", "float32"),
     ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"),
@@ -134,7 +134,7 @@ FORMS = [
 
 @st.composite
 def plans(draw):
-    """Draw a plan of fills, copies and additions: buffers of any form, and returned ones among scratch."""
+    """Draw a plan of fills, copies and additions. Buffers have any form; some are returned, others are scratch."""
     forms = draw(st.lists(st.sampled_from(FORMS), min_size=1, max_size=6))
     steps = [Allocate(form, draw(st.sampled_from([0, 1, True, 2]))) for form in forms]
     operands = [Operand("buffer", index, 0, form) for index, form in enumerate(forms)]
@@ -218,7 +218,7 @@ def test_what_the_engine_does_not_know_stays_with_python(engine, library, step):
 
 
 def added(engine, library, shape, *, written=()):
-    """Return the plan of x + y, and of a scratch tensor between."""
+    """Return the plan of x + y, with a scratch tensor in between."""
     form = contiguous("float32", shape)
     kernel = cpp_function(library, "add", ["pointer", "pointer", "pointer", "int64"])
     x, y = (Operand("argument", i, 0, form) for i in range(2))

@@ -1,4 +1,4 @@
-"""Measured processes: what of their template's memory they must not share."""
+"""Measured processes: which parts of their template's memory they must not share."""
 
 from __future__ import annotations
 
@@ -179,4 +179,4 @@ def test_what_a_template_has_freed_does_not_move_what_its_runners_allocate():
     done = subprocess.run([sys.executable, "-c", HEAPS], capture_output=True, text=True, check=True, env=environment)
     idle, busy, busier = done.stdout.splitlines()
     assert idle == busy == busier
-    assert len(set(idle.split())) > 4  # most blocks' outputs lie elsewhere: what is between them is free again
+    assert len(set(idle.split())) > 4  # most blocks' outputs have other addresses: memory between them is free again

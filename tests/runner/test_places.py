@@ -1,4 +1,4 @@
-"""Where in memory timed blocks run: elsewhere in each process and round, both arms alike, and in no new pages."""
+"""Where in memory timed blocks run: it differs by process and round, is alike for both arms, and has no new pages."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_a
     def timed_block(self, arm, calls):
         before = len(depths)
         result = block(self, arm, calls)
-        timed.append(depths[before])  # what follows in it is a call that is verified
+        timed.append(depths[before])  # later entries are calls to verify
         return result
 
     def measured(*arguments, **options):
@@ -108,7 +108,7 @@ def test_depths_of_the_stack_reach_all_parts_of_a_page_and_of_a_cache_line():
 
 
 def stack_pointer() -> int:
-    """Of this thread, as the kernel tells another one while this one waits."""
+    """Return this thread's stack pointer, which another thread reads from /proc while this one waits."""
     mine, (reading, writing), found = threading.get_native_id(), os.pipe(), []
 
     def look():
@@ -128,10 +128,10 @@ def stack_pointer() -> int:
 
 
 def stack_of(pid: int) -> tuple[int, int]:
-    """How far the stack of a process reaches that waits for a block (bytes), and the length of the command line
-    above it."""
+    """Return how many bytes the stack of a process reaches down while it waits for a block, and the length of the
+    command line above it."""
     stat, watch = Path(f"/proc/{pid}/stat"), Watch(pid)
-    os.kill(pid, signal.SIGCONT)  # it was stopped on its way there
+    os.kill(pid, signal.SIGCONT)  # it was stopped before it waits
     while (fields := stat.read_text().rpartition(")")[2].split())[0] != "S":
         time.sleep(0.001)
     pointer = int(Path(f"/proc/{pid}/syscall").read_text().split()[-2], 16)

@@ -1,4 +1,4 @@
-"""On a device a zygote imports and initialises nothing: no process forked from it could use CUDA otherwise."""
+"""On a device a zygote imports, but does not initialise CUDA: otherwise its forks could not use CUDA."""
 
 from __future__ import annotations
 

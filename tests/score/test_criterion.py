@@ -27,13 +27,13 @@ def judged(level, ratios, *, null_from=NEVER, null_accurate=False, criterion="la
 @pytest.mark.parametrize(
     ("level", "ratios", "ladder", "fp64", "either"),
     [
-        (-2, ACCURATE, False, True, True),  # rounded once: nearer to float64, and not as eager rounds
+        (-2, ACCURATE, False, True, True),  # rounded once: nearer to float64 than eager's result
         (-5, INACCURATE, True, False, True),
         (-2, INACCURATE, False, False, False),
         (-6, ACCURATE, True, True, True),
         (-6, UNKNOWN, True, True, True),  # no float64 form: the ladder decides
         (-2, UNKNOWN, False, False, False),
-        (NEVER, ACCURATE, False, True, True),  # an index at a tie
+        (NEVER, ACCURATE, False, True, True),  # the other index at a tie
         (BITWISE, ACCURATE, True, True, True),
     ],
 )

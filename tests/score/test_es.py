@@ -165,7 +165,7 @@ def test_eager_itself_scores_one():
 
 
 def test_a_fast_null_answer_earns_no_more_than_eager_from_its_null_from():
-    # What an answer of all zeros gets: correct only where every null answer is.
+    # What an answer of all zeros gets: it is correct only at levels at which null answers are.
     scores = es.evaluate([correct(50.0, -1, -1)], ScoreSettings())
     assert scores.es[-2] == pytest.approx(0.1)
     assert scores.es[-1] == scores.es[1] == scores.es[4] == 1.0

@@ -50,7 +50,7 @@ def test_what_is_not_right_has_nothing(headroom, speedup):
 
 @given(headrooms, speeds)
 def test_an_answer_that_zeros_would_match_is_worth_no_gain(headroom, speedup):
-    """The null guard caps the speed-up at 1, so the share at 0."""
+    """The null guard limits the speed-up to 1, and so the share to 0."""
     expected = min(share(item(speedup, headroom)), 0.0)
     assert share(item(speedup, headroom, level=-5, null_from=-5), -5) == expected
 

@@ -1,4 +1,4 @@
-"""Graphs with levels of torch.vmap: they load and run as they stand; a level that is not closed is refused."""
+"""Graphs with levels of torch.vmap: they load and run unchanged; a level that is not closed is refused."""
 
 from __future__ import annotations
 

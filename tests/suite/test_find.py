@@ -24,7 +24,7 @@ GELU, EMBEDDING = "gelu-add-layer_norm-3f2a", "embedding-add-mul-71c0"
 
 @pytest.fixture
 def everything(tmp_path):
-    """A folder with two task files (one nested), a nested sample, two bare subgraph folders, and clutter."""
+    """Write a folder with two task files (one nested), a nested sample, two bare subgraph folders, and clutter."""
     root = tmp_path / "all"
     (root / "text" / "deep").mkdir(parents=True)
     shutil.copy(TASKS / f"{GELU}.task.yaml", root)
@@ -89,7 +89,7 @@ def test_missing_empty_and_ambiguous_paths(everything, tmp_path):
 
 @pytest.fixture
 def sample(tmp_path):
-    """A published sample: two subgraph folders, without what this package writes into them."""
+    """Write a published sample: two subgraph folders, without what this package adds to them."""
     folder = tmp_path / "sample"
     write_sample(read_task(TASKS / f"{EMBEDDING}.task.yaml"), folder)
     for path in folder.rglob("graph_net.json"):

@@ -1,4 +1,4 @@
-"""The limits of graphs: a whole model fits, and what is beyond is refused with a message that names the place."""
+"""The limits of graphs: a whole model fits. What is beyond a limit is refused with a message that names the place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_passbench.suite.published import read_sample, write_sample
 from pytest_passbench.suite.source import parse
 from pytest_passbench.suite.validate import problems
 
-INPUTS = 3_300  # the most that a published graph has are 3,246
+INPUTS = 3_300  # no published graph has more than 3,246
 LONG = "L_self_modules_encoder_modules_layer_modules_{}_modules_attention_modules_output_parameters_weight_"
 
 
@@ -71,7 +71,7 @@ def test_a_graph_has_at_most_so_many_statements() -> None:
     assert len(parse(text(MAX_STATEMENTS), "m.py").body) == MAX_STATEMENTS
     with pytest.raises(UserError) as caught:
         parse(text(MAX_STATEMENTS + 1), "m.py")
-    place = MAX_STATEMENTS + 2  # behind the line of forward
+    place = MAX_STATEMENTS + 2  # the line, after that of ``def forward``
     assert str(caught.value) == f"m.py:{place}: more than 20,000 statements (split the graph)"
 
 

@@ -1,4 +1,4 @@
-"""The rows of the long tail: which subgraphs they are, their classes, and those in the documentation."""
+"""The rows of the long tail: their subgraphs, their classes, and the rows in the documentation."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from pytest_passbench.suite.printing import to_source
 
 
 def node(target, *args, method=False, **kwargs):
-    """A node whose None arguments stand for tensors."""
+    """Return a node whose None arguments stand for tensors."""
     graph = torch.fx.Graph()
     values = [graph.placeholder("x") if a is None else a for a in args]
     return graph.create_node("call_method" if method else "call_function", target, tuple(values), kwargs)

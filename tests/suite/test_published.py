@@ -1,4 +1,4 @@
-"""The published layout: folders written as published load, and tasks survive the way there and back."""
+"""The published layout: folders in it load, and tasks survive the way there and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps of sizes: what a task's subgraphs tell of further batches and sizes."""
+"""Maps of sizes: which further batches and sizes follow from a task's subgraphs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The check of graphs whose shapes depend on values: it computes those values, and no more of the graph.
 
-A value of the graph that fits no machine shows it: a graph that computes that one does not run.
+To show this, the graphs also have a value that fits no machine: a check that computed it would fail.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def faults(body: str, *inputs: TensorSpec) -> list[str]:
     return [error.what for error in problems(task)]
 
 
-# In each graph the value n is 3, as the matrix products at its end ask for. The second text gives another n, a fault.
+# In each graph the value n is 3, as its matrix products need. The second text gives another n, which is a fault.
 VALUES = {
     "an input": ("n = n.item()", "n = n.item() + 1"),
     "arithmetic": ("n = (n * 2 - 3).item()", "n = (n * 2 - 2).item()"),
@@ -81,7 +81,7 @@ def test_a_shape_follows_the_value(name: str) -> None:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_only_what_the_value_needs_is_computed(name: str) -> None:
-    columns = machine_bytes() // ROWS_OF_BIG  # so big takes four times the machine's memory
+    columns = machine_bytes() // ROWS_OF_BIG  # so the value ``big`` takes four times the machine's memory
     wide = TensorSpec("a", (1, columns), "float32", 0.0, 1.0)
     body = f"big = torch.ones({ROWS_OF_BIG}, 1) @ a\n" + VALUES[name][0] + END.replace("(z,)", "(z, big)")
     assert faults(body, NUMBER, NUMBERS, ROWS, wide) == []

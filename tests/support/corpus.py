@@ -15,19 +15,19 @@ from support.paths import TESTS
 
 FOLDER = TESTS / "corpus"
 PASS, MANIFEST = "gelu_add_norm.py", "sorted_output_pass_rule_names.json"
-NOISE = 1.3  # two candidates that do the same work are this much apart at most
+NOISE = 1.3  # the greatest factor between the speeds of two candidates that do the same work
 
 
 @dataclass(frozen=True)
 class Entry:
     """A candidate of the corpus.
 
-    ``page`` is the name of its page, which is the class of attack of an exploit. ``expect`` is "rejected" or
-    "neutralised" of an exploit, "warned" of one that only a warning tells of, "passes" or "refused" of an honest
-    candidate. A refusal is no accusation, and ``message`` is a part of its text. ``layer`` is what stops an exploit:
-    "isolation" if what it attacks is absent.
-    An exploit may name its record's ``status`` and a part of its ``message`` too. ``criterion`` decides whether its
-    answers are right. So many ``subgraphs`` of its task are judged, and the last record counts.
+    ``page`` is the name of its page, which is the class of attack for an exploit. ``expect`` is "rejected" or
+    "neutralised" for an exploit, "warned" for one that causes a warning alone, and "passes" or "refused" for an
+    honest candidate. A refusal is no accusation, and ``message`` is a part of its text. ``layer`` is what stops an
+    exploit: "isolation" if what it attacks is absent. An exploit may also name its record's ``status`` and a part of
+    its ``message``. ``criterion`` decides whether answers are right. ``subgraphs`` is how many subgraphs of its task
+    are judged; the last record counts.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Base:
-    """What candidates are edits of: texts of files, the task that they are for, and the exploits' usual twin."""
+    """The texts that candidates are edits of, by file, the task that they are for, and the exploits' usual twin."""
 
     texts: Mapping[str, str]
     facts: Mapping[str, str]
@@ -124,7 +124,7 @@ def _files(section: Section, base: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def combine(chosen: Iterable[Entry], folder: Path, subgraphs: int = 1) -> Path:
-    """Write ``folder/cand`` and ``folder/tasks`` with a task for each entry; returns the candidate."""
+    """Write ``folder/cand`` and ``folder/tasks`` with a task for each entry. Return the candidate's folder."""
     (folder / "tasks").mkdir(parents=True)
     for entry in chosen:
         entry.write(folder / "cand" / entry.name)
@@ -169,7 +169,7 @@ def outcome(record: Any, criterion: Criterion) -> str:
 def gain(record: Any, twin: Any) -> float:
     """Return how much faster an exploit is than its twin without the trick, or than eager if the twin is slower.
 
-    A trick that comes to eager's own speed has won nothing. 1 where a speed was not measured.
+    A trick that only reaches eager's own speed gains nothing. Return 1 if a speed was not measured.
     """
     if record.arm.speed is None or twin.arm.speed is None:
         return 1.0

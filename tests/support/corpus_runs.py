@@ -3,7 +3,7 @@
     python -m support.corpus_runs --runs 3 --modes direct-standard,dynamo-paranoid now-and-then taken-over-blocks
 
 (in ``tests``). Names are of entries or of pages; without names, all are judged. Prints a row for each entry and mode:
-the outcome of each run, and for what is right the ratio of its speed to its twin's, by the medians.
+the outcome of each run, and for a right answer the ratio of its speed to its twin's.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def results(entries: Sequence[Entry], pipeline: str, level: str, seconds: float)
 
 
 def _word(entry: Entry, records: dict[str, list[Any]]) -> str:
-    """Return what became of an entry. Capital letters say what must not be."""
+    """Return the outcome of an entry. One that must not occur begins with a word in capital letters."""
     record = records[entry.name][-1]
     accused = next((finding.message for finding in record.findings if finding.severity == "violation"), None)
     passes = outcome(record, entry.criterion) == "passes"

@@ -1,4 +1,4 @@
-"""The pages of the corpus: Markdown with a section for each candidate. tests/corpus/README.md says their form."""
+"""The pages of the corpus: Markdown with a section for each candidate. tests/corpus/README.md has the format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FACTS = re.compile(r"^(?:[a-z ]+: [^;\n]+)(?:; [a-z ]+: [^;\n]+)*$", re.M)
 
 
 class CorpusError(Exception):
-    """A page of the corpus that is not in its form; the message names the page and the section."""
+    """A page of the corpus that is not in its format, or a diff that does not apply; the message has the section."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ def sections(page: Path) -> Iterator[Section]:
 
 
 def edited(text: str, edit: str) -> str:
-    """Return a text with the hunks of a diff applied. They have no line numbers, and ``@@`` parts them.
+    """Return a text with the hunks of a diff applied. They have no line numbers, and ``@@`` separates them.
 
-    Raises CorpusError for a hunk whose old lines do not stand in the text exactly once.
+    Raises CorpusError for a hunk whose old lines do not occur in the text exactly once.
     """
     lines = text.split("\n")
     hunks = [_hunk(lines, part) for part in re.split(r"^@@\n", edit, flags=re.M)]

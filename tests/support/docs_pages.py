@@ -42,10 +42,10 @@ def anchors(page: Path) -> set[str]:
 
 
 def unlike(shown: str, printed: str) -> list[str]:
-    """Return the lines of a page's output that a real one lacks, but for figures, hashes, spaces and widths.
+    """Return the lines of a page's output that a real output lacks. Figures, hashes, spaces and widths may differ.
 
-    A line counts up to its first bracket: behind it stand intervals, places and shares of progress.
-    How many subgraphs were correct must be equal to the letter.
+    A line counts up to its first bracket, after which come intervals, places and shares of progress.
+    Numbers of correct subgraphs must be equal.
     """
     there = {_form(line) for line in printed.splitlines()}
     missing = [line for line in shown.splitlines() if _form(line) and _form(line) not in there]

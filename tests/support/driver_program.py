@@ -27,7 +27,7 @@ def outcome(attempt: Callable[[], object]) -> str:
 
 
 def named_by_thread() -> str:
-    """The outcome in a thread that began after the rules were made."""
+    """Return the outcome in a thread that began after the rules were installed."""
     found: list[str] = []
     own = lambda: Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/comm").write_text("cuda-X")  # noqa: E731
     thread = threading.Thread(target=lambda: found.append(outcome(own)))

@@ -1,10 +1,10 @@
-"""A candidate that tries to get out, and prints what it reached: copied into a pass directory as ``probe``.
+"""A candidate that tries to leave its sandbox, and prints what it reached: copied into a pass directory as ``probe``.
 
-Line ``PROBE <number of attempts> [what succeeded]``, of the reader and of each of its recordings.
-``TARGET`` is filled in by the test: process id and address of a secret, paths, a port.
+The reader and each of its recordings print a line ``PROBE <number of attempts> [what succeeded]``.
+The test fills in ``TARGET``: process id and address of a secret, paths, a port.
 """
 
-# As a candidate would write it.
+# The code is in the style of a candidate.
 # ruff: noqa: PTH112, PTH114, PTH115, PTH123, PTH208, SIM115
 import ctypes
 import json
@@ -83,7 +83,7 @@ def process_1():
         except OSError:
             continue
     for number in (signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
-        os.kill(1, number)  # of no effect, or there is no judge's word about what comes next
+        os.kill(1, number)  # if one has an effect, the judge gets no outcome of the rest
     return None
 
 
@@ -107,7 +107,7 @@ def continue_oneself():
 
 
 def limits():
-    """Processes, none of the candidate's, whose limits, cores, priority or score for memory can be changed."""
+    """Return processes other than the candidate's whose limits, cores, priority or OOM score it can change."""
     changes = {
         "limits": lambda pid: resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0)),
         "cores": lambda pid: os.sched_setaffinity(pid, os.sched_getaffinity(pid)),
@@ -126,7 +126,7 @@ def limits():
 
 
 def left_behind():
-    """Memory, queues and semaphores that stay when their process has ended."""
+    """Make memory, queues and semaphores that stay when their process has ended. Return the ids of those made."""
     made = libc.shmget(0, 4096, 0o1600), libc.msgget(0, 0o1600), libc.semget(0, 1, 0o1600)
     return [number for number in (*made, libc.syscall(240, b"left", os.O_CREAT | os.O_RDWR, 0o600, 0)) if number >= 0]
 
@@ -139,7 +139,7 @@ def read_host():
                 found.append(f"{variant}: {os.listdir(variant) if os.path.isdir(variant) else fails(variant)}")
             except OSError:
                 continue
-    return [item for item in found if not item.endswith(": []")]  # what is hidden is an empty folder
+    return [item for item in found if not item.endswith(": []")]  # a hidden folder is empty
 
 
 def write_host():
@@ -181,7 +181,7 @@ def abstract_socket():
 
 
 def input_handles():
-    """Every way to get hold of the inputs' memory as a file."""
+    """Yield a file descriptor of the inputs' memory for every way to get one."""
     lines = [line for line in open("/proc/self/maps") if "passbench-inputs" in line]
     assert lines
     paths = [f"/proc/self/map_files/{line.split()[0]}" for line in lines]
@@ -219,7 +219,7 @@ def environment():
 
 
 def descriptors():
-    """Descriptors, of whatever process, of what is out of reach."""
+    """Return the unreadable paths to which a descriptor of any process leads."""
     found = []
     for pid in [os.getpid(), *others()]:
         for entry in os.listdir(f"/proc/{pid}/fd") if os.access(f"/proc/{pid}/fd", os.R_OK) else []:

@@ -30,7 +30,7 @@ class ForkedPytest:
             _become_pytest(self._paths, args)
 
     def poll(self) -> int | None:
-        """Return the exit code, or None while it runs. A signal's is negative."""
+        """Return the exit code, or None while it runs. The code is negative if a signal ended it."""
         if self._code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self._code = os.waitstatus_to_exitcode(status) if pid else None

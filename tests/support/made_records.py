@@ -1,4 +1,4 @@
-"""Records, speeds and runs that nobody judged, for tests of what reads them: one builder for each."""
+"""Builders of records, speeds and runs that no judge made, for tests of the code that reads them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pytest_passbench.core.run import Run
 
 
 def speed_of(ratio: float = 2.0, width: float = 0.02, verdict: str = "", **values: Any) -> Speed:
-    """Return a speed of 10 us, for eager's 10 us times ``ratio``, whose interval is a factor of 1 + ``width`` wide.
+    """Return a speed of 10 us, for eager's 10 us times ``ratio``. 1 + ``width`` is its interval's half width.
 
-    Its verdict is what the interval says, if none is given. ``values`` are other fields of it.
+    If no ``verdict`` is given, it follows from the interval. ``values`` are other fields of the speed.
     """
     low, high = ratio / (1 + width), ratio * (1 + width)
     verdict = verdict or ("FASTER" if low > 1 else "SLOWER" if high < 1 else "SAME")

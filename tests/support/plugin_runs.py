@@ -1,4 +1,4 @@
-"""A working folder for tests of the pytest plugin: candidates, task files, and a judge that is told what to say."""
+"""A working folder for tests of the pytest plugin: candidates, task files, and a judge that returns what they say."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def replacement_func(): return kernel
 
 
 def task_text(name: str, *told: dict, tags: str = "lite") -> str:
-    """A task file whose subgraphs say in ``meta`` what the judge is to say of them."""
+    """Return a task file. The ``meta`` of each subgraph states what the judge returns for it."""
     header = f"passbench: task/1\nid: {name}\nops: [relu]\nsources: [made-up]\nmodality: text\ntags: [{tags}]\n"
     graph = "graphs:\n  g0: |\n    def forward(in_0):\n        return (torch.relu(in_0),)\n"
     inputs = "  inputs:\n  - {name: in_0, shape: [4], dtype: float32, mean: 0.0, std: 1.0}\n"
@@ -112,7 +112,7 @@ class PytestFolder:
 
     def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pytester, self.path = pytester, pytester.path
-        # The inner conftest.py points this elsewhere: a run in this process must not leave that behind.
+        # The inner conftest.py replaces this function. After a run in this process, monkeypatch restores it.
         monkeypatch.setattr(find, "installed_tasks", find.installed_tasks)
         self.conftest("")
         self.file("pytest.ini", "[pytest]\n")
@@ -135,15 +135,15 @@ class PytestFolder:
         return task_text(name, *told, tags=tags)
 
     def task(self, name: str, *told: dict, tags: str = "lite", family: str = "family") -> None:
-        """An installed task."""
+        """Write an installed task."""
         self.file(f"installed/tasks/{family}/{name}.task.yaml", task_text(name, *told, tags=tags))
 
     def run(self, *args: str) -> pytest.RunResult:
-        """``pytest --passbench ARGS`` in this process, which saves a second; an interruption ends that run alone."""
+        """Run ``pytest --passbench ARGS`` in this process, which saves a second. Ctrl+C in it ends only that run."""
         return self.pytester.runpytest_inprocess("--passbench", *LEAN, *args, no_reraise_ctrlc=True)
 
     def run_apart(self, *args: str) -> pytest.RunResult:
-        """``pytest --passbench ARGS`` in a process of its own."""
+        """Run ``pytest --passbench ARGS`` in a process of its own."""
         return self.start_apart(*args).result()
 
     def start_apart(self, *args: str) -> ForkedPytest:

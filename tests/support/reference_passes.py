@@ -1,4 +1,4 @@
-"""A pass made of its own reference, and a graph made of text: what the tests of rewriting start from."""
+"""Passes whose kernel is their own pattern, and graphs made from text, for the tests of rewriting."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pytest_passbench.suite.build import build_graph
 
 
 def graph(body: str, inputs: int = 1) -> torch.fx.GraphModule:
-    """``body``: the lines of forward, with in_0, in_1, ... and a return."""
+    """Return the graph with these lines of ``forward``, which use in_0, in_1, ... and end with a return."""
     arguments = ", ".join(f"in_{i}" for i in range(inputs))
     text = f"def forward({arguments}):\n" + textwrap.indent(textwrap.dedent(body).strip(), "    ") + "\n"
     return build_graph(text, "test")
 
 
 def reference(pattern: Callable[..., Any], name: str = "reference") -> LoadedPass:
-    """A pass whose kernel is the pattern itself, run on copies."""
+    """Return a pass whose kernel is the pattern itself, run on copies."""
 
     def wrapper(*args: Any) -> Any:
         return pattern(*[a.clone() if isinstance(a, torch.Tensor) else a for a in args])
@@ -48,14 +48,14 @@ def build(
 
 
 def rewrite(body: str, pattern: Callable[..., Any], *tensors: torch.Tensor) -> tuple[Rewritten, torch.fx.GraphModule]:
-    """The graph after the reference pass, and the graph before."""
+    """Return the graph after the reference pass, and the graph before."""
     before = graph(body, len(tensors))
     with torch.no_grad():
         return apply_passes(before, [reference(pattern)], list(tensors)), before
 
 
 def check(body: str, pattern: Callable[..., Any], *tensors: torch.Tensor, matches: int = 1) -> Rewritten:
-    """Rewrite, and require that many matches and unchanged results (outputs, and inputs written in place)."""
+    """Rewrite, and require ``matches`` matches and unchanged results (outputs, and inputs written in place)."""
     result, before = rewrite(body, pattern, *tensors)
     report = result.reports[0]
     assert report.matches == matches, report.miss

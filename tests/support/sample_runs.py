@@ -1,4 +1,4 @@
-"""Runs that nobody judged, for tests of what shows them. They are made up: no figure in them was measured."""
+"""Runs for tests of the reports. They are made up: no figure in them was measured."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def full_run(tasks: int = TASKS, subgraphs: int = SUBGRAPHS) -> Run:
 
 
 def finished_run(records: list[Record], tasks: list[str], **values: object) -> Run:
-    """Return a run of these records from its start to its end, with its machine."""
+    """Return a finished run of these records, with its machine."""
     facts = {
         "settings": {"tolerance": -5, "criterion": "ladder", "pipeline": "direct", "baselines": [],
                      "audit": "standard"},

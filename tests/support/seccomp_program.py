@@ -1,7 +1,7 @@
 """A process that puts itself under a filter and tries system calls: ``python seccomp_program.py measured THREADS``,
-``untrusted`` or ``none``. Prints what came of each, as JSON: "done" or the error's name. With several threads there
-are two lines: before and after the first block. With ``refused`` it starts a zygote where no filter can be installed,
-with ``rules`` it is confined where Landlock's rules are refused.
+``untrusted`` or ``none``. Prints the outcome of each, as JSON: "done" or the error's name. With several threads there
+are two lines: before and after the first block. With ``refused`` it starts a zygote that cannot install filters,
+with ``rules`` it confines itself while the kernel refuses Landlock's rules.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ libc.syscall.restype = ctypes.c_long
 
 
 def call(number: str | int, *arguments: int | bytes) -> int:
-    """A system call; raises OSError."""
+    """Make a system call, and return its result. Raises OSError."""
     made = [ctypes.c_char_p(a) if isinstance(a, bytes) else ctypes.c_long(a) for a in arguments]
     result = int(libc.syscall(ctypes.c_long(CALLS[number] if isinstance(number, str) else number), *made))
     if result == -1:
@@ -41,7 +41,7 @@ def call(number: str | int, *arguments: int | bytes) -> int:
 
 
 def child(flags: int) -> None:
-    """A process with these flags, which ends at once."""
+    """Start a process with these flags, which ends at once."""
     pid = call("clone", flags, 0, 0, 0, 0)
     if pid == 0:
         os._exit(0)
@@ -59,7 +59,7 @@ def in_thread() -> None:
 
 
 def compute() -> None:
-    """What computing needs: memory that comes and goes, the time, a signal handler, the channel."""
+    """Do what computing needs: allocate and free memory, set a signal handler, yield, and use the channel."""
     for size in (100, 1 << 16, 1 << 28):
         ctypes.memset(ctypes.create_string_buffer(size), 1, min(size, 1 << 16))
     place = call("mmap", 0, 1 << 20, READ | WRITE, PRIVATE | ANONYMOUS, -1, 0)
@@ -72,7 +72,7 @@ def compute() -> None:
 
 
 def written(code: int) -> None:
-    """Whether the kernel could write to this memory for us: a process that tries by itself ends."""
+    """Have the kernel write to this memory. Raises OSError if it cannot; a write of our own would end the process."""
     call("getrandom", code, 1, 0)
 
 
@@ -83,7 +83,7 @@ PAGE = call("mmap", 0, 4096, READ | WRITE, PRIVATE | ANONYMOUS, -1, 0)
 EVENT = ctypes.addressof((ctypes.c_int * 16)(0, 0, SIGCONT, 0))
 TIMER = ctypes.addressof(ctypes.c_long())
 
-#: Ways to SIGCONT, or to a process that is not stopped with its parent.
+#: Ways to get a SIGCONT, or a process that is not stopped with its parent.
 CONTINUED = {
     "kill with SIGCONT": lambda: call("kill", SELF, SIGCONT),
     "tkill with SIGCONT": lambda: call("tkill", SELF, SIGCONT),
@@ -120,7 +120,7 @@ def queue() -> None:
     call("mq_unlink", b"passbench-test")
 
 
-#: What changes other processes, or stays for them. One call reads and sets another's limits.
+#: Calls that change other processes, or leave something behind. One call both reads and sets another's limits.
 LEFT = {
     "another's limits": lambda: call("prlimit64", OTHER, CORE_FILES, 0, LIMITS),
     "another's cores": lambda: call("sched_setaffinity", OTHER, 8, b"\xff" * 8),
@@ -141,14 +141,14 @@ LEFT = {
     "watches of files": lambda: call("inotify_init1", 0),
     "watches of file systems": lambda: call("fanotify_init", 0, 0),
 }  # fmt: skip
-#: What libraries ask about themselves: glibc names itself as process 0.
+#: Calls that libraries make, mostly about their own process, which glibc names as process 0.
 ASKED = {
     "limits of one's own": lambda: call("prlimit64", 0, CORE_FILES, 0, LIMITS),
     "cores of one's own": lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)),
     "cores of another": lambda: os.sched_getaffinity(OTHER),
     "scheduler of one's own": lambda: call("sched_setscheduler", 0, 0, PARAMETER),
 }  # fmt: skip
-#: What no measured process does.
+#: Calls that no measured process makes.
 STARTED = {
     "child": lambda: child(signal.SIGCHLD),
     "program": lambda: call("execve", b"/bin/true", 0, 0),
@@ -173,7 +173,7 @@ BUILDS = {"child": STARTED["child"], "file to read": STARTED["file to read"], "t
 
 
 def in_child(attempt: Callable[[], object]) -> Callable[[], None]:
-    """The same in a process of its own: what came of one must not change the next."""
+    """Return the attempt in a process of its own, so that it does not change the next one."""
 
     def tried() -> None:
         pid = os.fork()
@@ -212,7 +212,7 @@ def start_zygote() -> None:
     send(judge, {"pipeline": READ, "device": False})
     judge.close()
     sys.argv[1:] = [str(inside.fileno())]
-    zygote.harden.same_layout = lambda: None  # or it would start this program anew
+    zygote.harden.same_layout = lambda: None  # else it would start this program anew
     zygote.main()
 
 

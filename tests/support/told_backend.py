@@ -1,4 +1,4 @@
-"""A backend of an evaluator that judges by words in a candidate's text: for tests of what asks the evaluator."""
+"""A backend of an evaluator that judges by words in a candidate's text, for tests of the evaluator's callers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.made_records import record_of, right
 
 
 class ToldBackend:
-    """Says that a candidate is right and twice as fast, but for one with WRONG, CHEATS or FAULT in its text.
+    """A backend that finds a candidate right and twice as fast, unless WRONG, CHEATS or FAULT is in its text.
 
     A call begins once ``gate`` is set. ``together`` is True if two were ever judged at once.
     """

@@ -1,8 +1,7 @@
-"""Run as a program under Triton's interpreter: kernels of the corpus as they are, and made from their checked text.
+"""A program that runs Triton kernels in Triton's interpreter, as they are and as made from their checked text.
 
-Its argument is a folder in which the corpus's candidates for Triton lie.
-
-Prints JSON: for each folder the kernel's reference, its text or refusal, and how far both answers differ.
+Its argument is the folder with the corpus's candidates for Triton.
+Prints JSON: for each candidate the kernel's reference, its text or refusal, and how far both answers differ.
 """
 
 from __future__ import annotations

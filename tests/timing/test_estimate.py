@@ -26,7 +26,7 @@ from pytest_passbench.timing.estimate import (
 )
 
 LOGS = st.floats(-3, 3, allow_nan=False)
-#: With as many rounds in each pair, so that all count the same.
+#: Pairs with equal numbers of rounds, so that all count the same.
 EQUAL = st.integers(1, 9).flatmap(lambda n: st.lists(st.lists(LOGS, min_size=n, max_size=n), min_size=2, max_size=12))
 PAIRS = st.lists(st.lists(LOGS, min_size=1, max_size=9), min_size=2, max_size=12)
 
@@ -241,7 +241,7 @@ def test_the_floor_holds_ninety_five_percent_of_the_sessions():
 
 @pytest.mark.parametrize("shared", [0.0, 0.01])
 def test_what_the_sessions_errors_explain_is_no_floor_head_to_head(shared):
-    """What is left holds ninety-five percent of what the sessions share, which is little if that is nothing."""
+    """What is left covers 95 % of what the sessions share. If they share nothing, it is little."""
     rng, error, count = np.random.default_rng(7), 0.006, 48
     scatter = np.hypot(shared, error)
     found = [series.unexplained(list(rng.normal(0, scatter, count)), [error] * count) for _ in range(400)]

@@ -1,4 +1,4 @@
-"""Looks and verdicts, by simulation over pair values: coverage although we look, errors per true ratio."""
+"""Looks and verdicts, by simulation over pair values: coverage despite repeated looks, errors per true ratio."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_quantiles_agree_with_scipy(df, p):
 
 
 def sessions(values: np.ndarray, stopping: Stopping) -> list[tuple[Estimate, str, str]]:
-    """Every row of ``values`` (one session's pair values) measured until the rule stops."""
+    """Return the result of measuring each row of ``values`` (a session's pair values) until the rule stops."""
     results = []
     for row in values:
         for look in stopping.looks.pairs:
@@ -55,8 +55,8 @@ def share(results, verdict: str) -> float:
 
 
 def errors(looks: Looks, short: int, weight: float, count: int = 100_000) -> tuple[float, float]:
-    """How often any look's interval misses the truth, and how often any one-sided one does, where the first
-    ``short`` pairs count only ``weight``, and are as much vaguer."""
+    """Return how often any look's interval misses the truth, and how often any one-sided one does. The first
+    ``short`` pairs count only ``weight``, and have 1 / ``weight`` times the variance."""
     rng, most = np.random.default_rng(7), max(looks.pairs)
     w = np.where(np.arange(most) < short, weight, 1.0)
     x = rng.standard_normal((count, most)) / np.sqrt(w)
@@ -105,7 +105,7 @@ def test_pair_values_that_are_not_normal(tails):
 
 
 def test_looking_without_paying_would_not_cover():
-    """The reason for it all: plain 95 % intervals, stopped as soon as one of them excludes 1."""
+    """The reason for wider intervals: plain 95 % intervals miss too often if one stops once 1 is outside."""
     rng = np.random.default_rng(3)
     hits = 0
     for row in rng.normal(0, 0.012, (1000, 16)):
@@ -161,7 +161,7 @@ def test_a_clear_case_costs_six_pairs_and_a_noisy_one_stays_open():
 
 
 def test_a_clear_verdict_with_a_vague_ratio_is_worth_repeating():
-    """A score uses the ratio: 2.1 between 1.6 and 2.8 is not an answer, although FASTER it is."""
+    """A score uses the ratio. 2.1 with an interval from 1.6 to 2.8 is FASTER, but not exact enough for a score."""
     vague = [math.log(2.1) + x for x in (-0.2, 0.2, 0.05, -0.1, 0.15, 0)]
     decision = Stopping(max_pairs=6).decide(from_values(vague, TO_EAGER.nominal))
     assert (decision.stop, decision.verdict, decision.reason) == (True, "FASTER", "pairs")

@@ -101,7 +101,7 @@ def test_equal_programs_with_process_bias():
 
 
 def test_pooling_all_rounds_would_not_cover():
-    """Why the pair is the unit: rounds of one process share its bias."""
+    """The reason why the pair is the unit: rounds of one process share its bias."""
     pooled = honest = 0
     for seed in range(300):
         clock = FakeClock({"eager": CALL, "candidate": CALL}, MachineNoise(), random.Random(seed))

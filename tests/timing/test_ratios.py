@@ -20,8 +20,8 @@ NOISE = MachineNoise(jitter=0.015, bias=0.006)
 
 
 def session(extra: float, seed: object, noise: MachineNoise = NOISE, slow_build: float = 0.0):
-    """Measure a candidate with extra work against the reference as a judge does: six pairs, more of programs built
-    anew if the answer is open or a difference. The first program is slower by ``slow_build``.
+    """Measure a candidate with extra work against the reference as a judge does: six pairs, and more with programs
+    built anew if the verdict is open or is a difference. The first program is slower by ``slow_build``.
     """
     rng = random.Random(f"{seed}")
     first, anew = (
@@ -49,7 +49,7 @@ def test_two_copies_are_the_same_and_three_per_cent_are_found():
 
 def test_a_program_that_is_slow_for_where_it_lies_in_memory_is_no_slower_candidate():
     found = [session(0.0, seed, slow_build=0.06)[1]["against"].decision.verdict for seed in range(60)]
-    assert found.count("SLOWER") <= 4  # one measurement alone calls it slower in nearly all
+    assert found.count("SLOWER") <= 4  # by one measurement alone it would be in nearly all
     assert found.count("SAME") >= 50
 
 

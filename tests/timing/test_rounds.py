@@ -1,4 +1,4 @@
-"""Pairs of rounds: the order of the arms, and which arm is which, leave no trace."""
+"""Pairs of rounds: the order of the arms, and which arm is which, do not change the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a measured process has inherited: its channel and where its printing goes, and no descriptor of the inputs."""
+"""The descriptors that a measured process inherits: its channel and its output, and none of the inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weak walls let CUDA's driver do what it needs, on a device only, and nothing beside it."""
+"""Weak walls let CUDA's driver do what it needs, and nothing else, and only on a device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LANDLOCK = int(ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), ctypes.c
 pytestmark = pytest.mark.skipif(
     platform.machine() not in SYSCALL_TABLES or LANDLOCK < 3, reason="no Landlock, or no filters for this machine"
 )
-#: As weak walls are on the CPU.
+#: What weak walls deny on the CPU.
 DENIED = {"own name", "thread's name", "parent's name", "killed last", "kernel", "packets", "stream", "network"}
 
 
@@ -51,7 +51,7 @@ def test_a_device_brings_its_variables_and_folders_along(monkeypatch, tmp_path):
     sandbox.driver_folders.cache_clear()
     found = sandbox.environment(1, "cuda:1", {})
     assert {name: found[name] for name in named} == named
-    assert found["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"  # nvidia-smi's
+    assert found["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"  # nvidia-smi's order
     assert "TRITON_INTERPRET" not in found
     plain = sandbox.environment(1, "cpu", {})
     assert not {"LD_LIBRARY_PATH", "CC", "TRITON_LIBCUDA_PATH", "CUDA_DEVICE_ORDER"} & set(plain)

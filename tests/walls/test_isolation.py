@@ -1,4 +1,4 @@
-"""Out of a reader nothing is reached: memory, processes, files, network, the inputs. As root or not."""
+"""A reader reaches nothing outside its sandbox: no memory, processes, files, network or inputs, as root or not."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from pytest_passbench.judge.arms.failures import SandboxFailed
 from support.paths import SHARED, TESTS
 
 PACKAGE = Path(pytest_passbench.__file__).resolve().parent
-#: Where processes of their own find the package, this module and the helpers.
+#: Where other processes find the package, this module and the helpers.
 IMPORTS = os.pathsep.join(map(str, (PACKAGE.parent, TESTS, SHARED.parent, Path(__file__).parent)))
 PROBING = "import probe\nprobe.tell()\nreturn torch.nn.functional.gelu(x) + y"
 HONEST = "return torch.nn.functional.gelu(x) + y"
 
 
 def target(folder: Path, stack: ExitStack) -> tuple[str, list[object]]:
-    """What the probe is to go for, as JSON, and what has to be kept alive meanwhile."""
+    """Return what the probe tries to reach, as JSON, and the objects that have to stay alive meanwhile."""
     secret = secrets.token_bytes(32)
     kept = ctypes.create_string_buffer(secret, len(secret))
     (folder / "private").mkdir()
@@ -61,7 +61,7 @@ def target(folder: Path, stack: ExitStack) -> tuple[str, list[object]]:
 
 
 def probed(bench, wrapper, folder: Path) -> str:
-    """What the probing candidate printed."""
+    """Return what the probing candidate printed."""
     bench.task("probed")
     bench.task("zz-next")
     os.environ["PASSBENCH_TEST_SECRET"] = "yes"
@@ -89,7 +89,7 @@ def check(output: str) -> None:
 
 
 def leftovers() -> set[str]:
-    """Files of ours, but for the machine's locks."""
+    """Return the names of our temporary files, without the machine's locks."""
     folders = Path(tempfile.gettempdir()), Path("/dev/shm")
     names = [path.name for folder in folders for path in folder.iterdir()]
     return {name for name in names if name.startswith("passbench-") and not name.endswith(".lock")}
@@ -122,7 +122,7 @@ def test_an_ordinary_user_is_as_safe():
 
 
 def alone() -> None:
-    """The probe without pytest around it, in the folder that is the first argument."""
+    """Run the probe without pytest, in the folder that is the first argument."""
     from shared.workspace import Workspace, make_wrapper
 
     folder = Path(sys.argv[1])
@@ -130,7 +130,7 @@ def alone() -> None:
 
 
 def runners(arm: str) -> list[int]:
-    """Measured runners of an arm, below this process: they have both filters."""
+    """Return the measured runners of an arm below this process: those with both filters."""
     found = []
     for pid in processes.descendants(os.getpid()):
         try:
@@ -144,7 +144,7 @@ def runners(arm: str) -> list[int]:
 
 
 def working(pid: int) -> bool:
-    """Whether a runner is in its block: one that waits for its turn is stopped."""
+    """Return True if a runner is in its block. One that waits for its turn is stopped."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "R"
     except OSError:
@@ -152,14 +152,14 @@ def working(pid: int) -> bool:
 
 
 def computed(pid: int) -> float:
-    """The seconds that a process has computed; 0 of one that is gone."""
+    """Return the seconds that a process has used the CPU, 0 if it is gone."""
     with suppress(processes.Gone):
         return processes.cpu_seconds(processes.cpu_clock(pid))
     return 0.0
 
 
 def kill_a_runner(killed: list[int]) -> None:
-    """Kill a runner amid a call: one that has computed for longer than a block of an honest one takes."""
+    """Kill a runner in the middle of a call: one that has computed for longer than an honest block takes."""
     first: dict[int, float] = {}
     deadline = time.monotonic() + 120
     while not killed and time.monotonic() < deadline:
@@ -220,7 +220,7 @@ def test_process_1_is_our_zygote_and_buries_what_nobody_else_does(bench, wrapper
 
 
 def starter(program: str, folder: Path | None = None) -> subprocess.Popen[str]:
-    """A process that starts a sandbox and waits, run by that interpreter in that folder."""
+    """Start a process of this interpreter in this folder, which starts a sandbox and waits."""
     command = [program, "-c", "import test_isolation as test; test.start_and_wait()"]
     environment = {**os.environ, "PYTHONPATH": IMPORTS}
     return subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True)
@@ -252,7 +252,7 @@ def test_a_sandbox_that_is_struck_while_it_starts_leaves_no_process(delays):
             with pytest.raises(SandboxFailed):
                 arm.ready()
         arm.close()
-    deadline = time.monotonic() + 60  # one that imports modules meets the closed channel after them
+    deadline = time.monotonic() + 60  # a process that imports modules notices the closed channel afterwards
     while named(name) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not named(name)
@@ -272,7 +272,7 @@ def test_a_trial_of_bubblewrap_that_is_killed_is_repeated_and_never_hushed_up(tm
 
 
 def named(word: str) -> list[int]:
-    """The processes with a word in their command line."""
+    """Return the ids of the processes with a word in their command line."""
     pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
@@ -293,7 +293,7 @@ def test_an_interpreter_may_be_named_by_a_path_through_folders_that_no_sandbox_h
 
 
 def start_and_wait() -> None:
-    """An arm without a candidate: prints its zygote's number, and waits to be killed."""
+    """Start an arm without a candidate, print its zygote's process id, and wait to be killed."""
     arm = Arm(ArmSettings("eager", "cpu", 1, "direct", sandbox.walls(), 60.0))
     arm.ready()
     print(arm.zygote, flush=True)

@@ -1,4 +1,4 @@
-"""The filters of the untrusted side, tried by system calls: what they deny, and that computing goes on."""
+"""The filters of the untrusted side, tried with system calls: what they deny, and that computing still works."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.paths import TESTS
 
 pytestmark = pytest.mark.skipif(platform.machine() not in SYSCALL_TABLES, reason="no filters for this machine")
 JIT = {"executable memory", "memory made executable"}
-#: What a sandbox's own walls may refuse to anybody.
+#: System calls that the machine may refuse without our filters, too.
 UNCERTAIN = {"child in a namespace", "clone3", "terminal of one's own", "message queue",
              "another's limits", "another's memory moved", "named queue", "keyring",
              "watches of file systems"}  # fmt: skip

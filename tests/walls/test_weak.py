@@ -1,4 +1,4 @@
-"""Without bubblewrap: Landlock and seccomp hold what they can, and the run says which; "required" refuses."""
+"""Without bubblewrap: Landlock and seccomp deny what they can, and the run names them; "required" refuses to run."""
 
 from __future__ import annotations
 

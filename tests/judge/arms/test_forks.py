@@ -27,12 +27,12 @@ def test_chance_says_on_which_core_each_arm_forks(twin, monkeypatch):
     monkeypatch.setattr(cpu_clock, "fork_all", noted)
     twin.judge(policy="open")
     there = Cores.choose(1).forking
-    apart = set(itertools.permutations(there, 2))  # not both on one core, and neither always on its own
+    apart = set(itertools.permutations(there, 2))  # never both on one core, and each on every core
     assert set(drawn) == (apart or {(*there, *there)})
 
 
 def test_three_arms_on_two_cores_are_alike():
-    """None is always alone on its core, and none always follows another there."""
+    """No arm is always alone on its core, and none always runs after the same other arm there."""
     draws = [draw_cores(["eager", "candidate", "reference"], [4, 5]) for _ in range(300)]
     first = Counter(next(iter(cores)) for cores in draws)
     alone = Counter(arm for cores in draws for arm, core in cores.items() if list(cores.values()).count(core) == 1)
@@ -43,7 +43,7 @@ def test_three_arms_on_two_cores_are_alike():
 @pytest.mark.slow
 @pytest.mark.parametrize(("threads", "expected"), [(1, True), pytest.param(2, False, marks=pytest.mark.slow)])
 def test_only_runners_of_one_thread_rehearse(bench, wrapper, monkeypatch, threads, expected):
-    """Several, which wait for each other in loops, would have to share the core of the fork."""
+    """Several threads wait for each other in loops, and would have to share the core of the fork."""
     from pytest_passbench.judge.arms import template
 
     orders, send = [], template.send

@@ -1,4 +1,4 @@
-"""Whether a process is stopped, all of it, and what else used the CPU meanwhile."""
+"""The check that all threads of a process are stopped, and what else used the CPU meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pytest_passbench.judge.machine.process import Preference, allowed, prefer
 from pytest_passbench.judge.measure.cpu_clock import Others
 from shared.workspace import GELU_ADD_KERNEL, make_cpp_pass
 
-#: Threads that start threads, as long as they may.
+#: Threads that start threads without end.
 RESTLESS = """
 import threading
 def again():

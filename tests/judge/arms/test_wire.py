@@ -1,4 +1,4 @@
-"""What an untrusted process says: a message of ours, or :class:`Rejected`, and nothing else ever."""
+"""Messages of an untrusted process: each is one of the harness's, or raises :class:`Rejected` and nothing else."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ ODD = [
 
 
 def characters(value: Any) -> int:
-    """About how long a value is as text. Copies of copies of a long one would fill the memory."""
+    """Return about how long a value is as text. Copies of copies of a long one would fill the memory."""
     total, todo = 0, [value]
     while todo:
         item = todo.pop()
@@ -81,7 +81,7 @@ def characters(value: Any) -> int:
 
 
 def mutated(value: Any, rng: random.Random) -> Any:
-    """The value with something in it exchanged, dropped, added or wrapped."""
+    """Return the value with a part of it exchanged, dropped, added or wrapped."""
     if isinstance(value, dict) and value and rng.random() < 0.8:
         name = rng.choice(list(value))
         change = rng.randrange(4)
@@ -181,7 +181,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_bombs_are_refused(bomb):
-    """In a time that grows with their length: else some of these take hours."""
+    """The time grows linearly with their length: otherwise some of these take hours."""
     with pytest.raises(Rejected):
         read(replies.FORKED, BOMBS[bomb])
 
@@ -221,7 +221,7 @@ def test_what_no_file_can_hold_is_written_out():
 
 
 def said(data: bytes, patience: float = 5.0) -> Any:
-    """What the judge makes of these bytes on a channel whose other end is closed then."""
+    """Return the message that the judge reads from these bytes, on a channel whose other end is closed after them."""
     mine, theirs = socket_pair()
     with mine, theirs:
         mine.settimeout(patience)
@@ -256,7 +256,7 @@ def test_any_signal_has_words(number):
 
 
 def test_a_message_that_was_read_is_sent_even_if_its_reader_is_gone_by_then():
-    """A process that fails at once has its message read, answered, and is gone before the sender goes on."""
+    """A process that fails at once may read the message, answer, and end before the sender goes on."""
     ours, theirs = socket.socketpair()
 
     class ReadAtOnce(socket.socket):

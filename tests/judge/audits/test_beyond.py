@@ -52,7 +52,7 @@ def softmax(x):
 def replacement_func():
     return softmax
 """
-#: gelu(x) + y with erf as a polynomial that is right to 1e-6 where the record has values, and clamped beyond.
+#: The first half of a kernel of gelu(x) + y that clamps x to the recorded range.
 CLAMPED = "const double c = std::fmin(std::fmax(x[i], -2.0f), 2.0f); out[i] = "
 GELU = "out[i] = 0.5f * x[i] * (1.0f + std::erf(x[i] * 0.70710678118654752f)) + y[i];"
 WITHIN = "mean: 0.0, std: 0.5, min: -2.0, max: 2.0"
@@ -66,7 +66,7 @@ BODIES = {
     "gelu-infinite": "if (!std::isfinite(x[i])) { for (int64_t j = 0; j < n; ++j) out[j] = x[i]; return; } " + GELU,
 }
 
-#: True in all calls of a block but the first: the least address of an input so far is left in freed memory.
+#: ``later`` is true in all calls of a block but the first: freed memory keeps the least address of an input so far.
 LATER = """    volatile int64_t* memory = static_cast<volatile int64_t*>(std::malloc(1000));
     const bool later = memory[7] == 0x1234567890abcdef && (int64_t)x > memory[8];
     if (!later) memory[8] = (int64_t)x;
@@ -218,7 +218,7 @@ def test_a_program_that_tells_the_range_by_a_sample_is_wrong(bench, gelu_add_pas
     (record,) = bench.judge(audit="standard").values()
     assert record.arm.correct_from == [99]
     assert "for inputs with a few large values in " in record.arm.worst
-    assert len(asked) >= NEAR_ANSWERS  # before rounding is ruled out
+    assert len(asked) >= NEAR_ANSWERS  # fewer answers could not exclude rounding
 
 
 def test_a_sample_rarely_has_its_share_of_a_few_large_values():
@@ -229,7 +229,7 @@ def test_a_sample_rarely_has_its_share_of_a_few_large_values():
         values = with_outliers(torch.zeros(4096), random.Random(seed))
         assert values.count_nonzero() == 4
         near += abs(4 * float(values[::4].sum()) / float(values.sum()) - 1) < 0.1
-    assert near < 300 / 5  # equal values: two in five
+    assert near < 300 / 5  # with equal values it would be two in five
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

@@ -1,4 +1,4 @@
-"""The floor under the clock: a program that seems faster than itself without its kernels is accused, no other one."""
+"""The floor under the clock: only a program that seems faster than itself without its kernels is accused."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def test_a_block_below_the_floor_is_a_violation(bench, monkeypatch, pipeline):
 
 
 def taken_over_at_times(monkeypatch, pairs, disturbs):
-    """Have timed blocks take a hundredth of the time: every second one, in so many of six pairs.
+    """Have timed blocks take a hundredth of the time, in so many of six pairs.
 
-    With ``disturbs`` the others touch memory and are that many times longer. Else all blocks of these pairs are fast.
+    With ``disturbs`` these are every second block, and the others touch memory and take that many times as long.
     """
     run, fresh, counts = CpuClock._run, CpuClock.fresh, {"pairs": 0, "blocks": 0}
 
@@ -134,7 +134,7 @@ def test_the_blocks_without_kernels_launch_none(bench, monkeypatch):
     (record, *_) = bench.records(pipeline="dynamo", audit="standard")
     assert record.correct, record.arm.message
     assert values
-    assert not all(value.any() for value in values)  # those of a process with kernels are no zeros
+    assert not all(value.any() for value in values)  # the values in a process with kernels are not zeros
     assert any(value.any() for value in values)
 
 
@@ -142,7 +142,7 @@ def test_a_block_as_short_as_its_program_without_kernels_is_a_violation_under_dy
     def padded(self):
         self._least, outside = self._ratio_without_kernels(CONTENTS[0])
         self._floors.append(outside)
-        # What an attacker may pad its blocks to.
+        # The least share to which an attacker may lengthen its blocks.
         self._share = self._likely_share = max(self._least, self._ratio_of_kernels())
         return -0.1, ""
 
@@ -156,7 +156,7 @@ def test_a_block_as_short_as_its_program_without_kernels_is_a_violation_under_dy
 
 
 def failing(monkeypatch, times):
-    """Have the process that is stopped crash so many times. Return a list with an entry for each process."""
+    """Have the process that times the kernels crash ``times`` times. Return a list with an entry for each process."""
     ratio, processes = ClockFloor._ratio_of_kernels, []
 
     def changed(self):
@@ -176,11 +176,11 @@ def test_processes_that_crash_are_tried_anew_and_never_clear_a_program(bench, mo
     processes = failing(monkeypatch, times)
     (record, *_) = bench.records(pipeline="dynamo", audit="standard")
     assert record.arm.status == status, record.arm.message
-    assert len(processes) >= min(times + 2, TRIES)  # beside other work, a try may count for nothing
+    assert len(processes) >= min(times + 2, TRIES)  # beside other work, a try may not count
 
 
 def test_an_honest_program_that_takes_logarithms_of_what_a_kernel_writes_is_above_it(bench):
-    """The logarithm of zeros, in the place of a sum, takes eager twenty times as long as any other."""
+    """Without the kernel eager takes logarithms of zeros, which takes twenty times as long as of other numbers."""
     source = GELU_ADD.replace("return (tmp_1,)", "return (torch.log(tmp_1),)")
     bench.task(source=source, ops=("gelu", "add", "log"), scales=(64,),
                stats="mean: 1.5, std: 0.2, min: 1.0, max: 2.0")  # fmt: skip
@@ -197,7 +197,7 @@ TEMPLATE = SimpleNamespace(idles=True, arm=SimpleNamespace(settings=SimpleNamesp
 def measured(ratio, half_width, per_call=5e-6, greatest=None):
     """Return rounds with this estimate. By it a call of the candidate's takes ``per_call`` seconds.
 
-    ``greatest`` is the greatest ratio of a pair, if that is another one.
+    ``greatest`` is the greatest ratio of a pair (``ratio`` if it is None).
     """
     estimate = SimpleNamespace(ratio=ratio, half_width=half_width)
     return SimpleNamespace(
@@ -272,7 +272,7 @@ def test_the_pauses_between_tries_are_not_the_candidates_time(monkeypatch):
     assert deadline.left() == pytest.approx(10.0)
 
 
-#: Times shorter than floor and kernels.
+#: How many times the block is shorter than floor and kernels together.
 FAR, CLEAR, NEAR, SUSPECTED, TOO_SHORT = 0.5, 1.0, 1.1, 1.25, 3.0
 
 
@@ -297,11 +297,11 @@ def test_no_single_try_clears_or_accuses(monkeypatch, gains, accused, tries):
     floor = ClockFloor(clock, TEMPLATE, bench, SimpleNamespace(), measured(1.0, 0.0), 1)
     assert bool(floor.findings()) == accused
     assert len(gains) - len(list(tried)) == tries
-    assert renewed == [EAGER] * (tries - 1)  # each try after the first has another process of eager's
+    assert renewed == [EAGER] * (tries - 1)  # each try after the first has a new process of eager
 
 
 def test_kernels_are_added_to_a_low_floor_of_the_tries(monkeypatch):
-    """A process without kernels may be far slower than others, and its time says nothing of the program."""
+    """A process without kernels may be far slower than others. Then its time says nothing about the program."""
     floors = iter((0.5, 0.9, 0.9, 0.5) * TRIES)
     bench = SimpleNamespace(deadline=Deadline(10.0), secret=SimpleNamespace(stream=lambda _name: None))
     monkeypatch.setattr(clock_floor, "PAUSE", 0.0)

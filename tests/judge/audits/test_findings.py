@@ -14,7 +14,7 @@ from pytest_passbench.judge.audits import auditor
 from pytest_passbench.judge.audits.findings import violation
 from shared.workspace import make_cpp_pass
 
-#: Keeps answers by address and a sample of the contents.
+#: A kernel that keeps answers, by the address of an input and a sample of its contents.
 SAMPLED = """
 #include <vector>
 struct Kept { const float* x; float a, b; std::vector<float> out; };
@@ -35,7 +35,7 @@ thread.start()
 thread.join()
 return out[0]
 """
-#: Right, or off by FACTOR if its memory holds NaN, as memory that is filled with one byte would.
+#: A kernel that is right, or off by FACTOR if its output's memory holds NaN, as memory filled with one byte may.
 ELSEWHERE = """
 extern "C" void gelu_add(const float* x, const float* y, float* out, int64_t n) {
     float off = std::isnan(out[0]) ? FACTOR : 1.0f;
@@ -48,7 +48,7 @@ def forward(in_0, in_1):
     tmp_1 = torch.nn.functional.relu(tmp_0)
     return (tmp_1,)
 """
-#: A kernel that counts the negative numbers of ordinary size in its output's memory. Earlier answers have none.
+#: A kernel that counts the negative numbers of ordinary size in its output's memory: an earlier answer has none.
 COUNTING = """
 extern "C" void gelu_add(const float* x, const float* y, float* out, int64_t n) {
     int64_t others = 0;
@@ -56,7 +56,7 @@ extern "C" void gelu_add(const float* x, const float* y, float* out, int64_t n) 
     const bool earlier = others < n / 8;
     for (int64_t i = 0; i < n; ++i) { const float v = x[i] + y[i]; PART }
 }"""
-#: In memory without an earlier answer, the first one leaves zeros unwritten, and the second one rounds differently.
+#: In memory without an earlier answer, the first part leaves zeros unwritten, and the second one rounds differently.
 UNWRITTEN = "if (earlier || v > 0) out[i] = v <= 0 ? 0 : v;"
 ROUNDED = "out[i] = v <= 0 ? 0 : (earlier ? 1 : 1.00002f) * v;"
 
@@ -82,7 +82,7 @@ def note(rule):
 
 
 def relu_add_pass(part):
-    """A pass for relu(x + y) by a kernel with this part of a loop."""
+    """Return a pass for relu(x + y) by a kernel with this part of a loop."""
     text = make_cpp_pass(COUNTING.replace("PART", part))
     return text.replace("torch.nn.functional.gelu(x) + y", "torch.nn.functional.relu(x + y)")
 
@@ -222,12 +222,12 @@ def test_a_dear_first_call_counts_where_it_is_dear_in_every_try(calls, singles, 
 
 
 def test_the_arms_cores_are_kept_awake_while_the_audit_times(bench, wrapper, monkeypatch):
-    """One that went to sleep may be lent to others by a hypervisor, and a single call then seems dear."""
+    """A hypervisor may lend a core that went to sleep to others. A single call then seems to take long."""
     from pytest_passbench.judge.audits import evidence
     from pytest_passbench.judge.machine.cores import Awake
     from pytest_passbench.judge.measure.cpu_clock import CpuClock
 
-    monkeypatch.setattr(evidence, "MAX_FIRST_RATIO", 0)  # blocks of any length: how long this one is, is noise
+    monkeypatch.setattr(evidence, "MAX_FIRST_RATIO", 0)  # blocks of any length, since that of this one is noise
     let_go, seen, off, alone = [], [], Awake.off, CpuClock.alone
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Compiling candidates' kernels on the judge's side: what is built, what is refused, within which limits."""
+"""Compiling candidates' kernels on the judge's side: what is built, what is refused, and the limits."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_descriptor_can_neither_be_written_nor_unsealed(weak: Builder) -> None
 
 
 def _write_anew(descriptor: int) -> None:
-    """Open the file for writing, as its owner may, and write to it: its seals hold."""
+    """Open the file for writing, as its owner may, and write to it, which its seals should refuse."""
     again = os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR)
     try:
         os.write(again, b"x")
@@ -245,10 +245,10 @@ def test_a_failure_that_is_remembered_does_not_grow(weak: Builder) -> None:
         with pytest.raises(CompileFailed) as caught:
             weak.library('struct S { int a; }; extern "C" void g(S s) {}')
         lengths.add(len(list(traceback.walk_tb(caught.value.__traceback__))))
-    assert len(lengths) <= 2  # the first time it comes from further down
+    assert len(lengths) <= 2  # the first one has a longer traceback than the stored ones
 
 
-#: The compiler has to work on it for seconds.
+#: A text that takes the compiler seconds.
 LENGTHY = "#include <cstdint>\n" + "".join(
     f"template <int N> struct A{i} {{ typedef typename A{i}<N - 1>::a a; }};"
     f"template <> struct A{i}<0> {{ typedef int a; }}; A{i}<800>::a a{i}();\n"
@@ -263,7 +263,7 @@ def test_a_compiler_that_does_not_end_is_ended(builder: Builder, monkeypatch: py
         builder.library(LENGTHY)
     assert _descendants() <= before
     monkeypatch.undo()
-    with pytest.raises(CompileFailed, match="took longer than"):  # remembered
+    with pytest.raises(CompileFailed, match="took longer than"):  # the failure is stored
         builder.library(LENGTHY)
 
 
@@ -279,7 +279,7 @@ def test_a_compiler_that_is_killed_from_outside_is_no_fault_of_its_text(victim: 
 @pytest.mark.sandbox
 @pytest.mark.parametrize("walls", WALLS)
 def test_a_killed_compiler_is_not_waited_for_if_its_children_hold_its_pipes(walls: str) -> None:
-    error = ProcessLost if WALLS[walls].strong else CompileFailed  # there is no strong one without bubblewrap
+    error = ProcessLost if WALLS[walls].strong else CompileFailed  # without bubblewrap there are no strong walls
     command = ["/bin/sh", "-c", "sleep 20 & kill -9 $$"]
     with pytest.raises(error, match="killed from outside"):
         compile.run_compiler(command, b"", {"PATH": "/usr/bin:/bin"}, 10, 10, WALLS[walls])
@@ -301,7 +301,7 @@ def test_a_text_cannot_claim_that_its_compiler_was_killed(says: str) -> None:
 
 @contextlib.contextmanager
 def striking(victim: str, number: signal.Signals) -> Iterator[None]:
-    """Send a signal to the first new process of this name. Sandboxes of other tests have such ones too."""
+    """Send a signal to the first new process of this name. Old ones belong to sandboxes of other tests."""
     over, earlier = threading.Event(), _descendants()
 
     def watch() -> None:
@@ -368,7 +368,7 @@ def test_builders_that_race_all_build(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
-# ---- libraries that no compiler of ours has made
+# ---- libraries that our compiler has not made
 
 
 def test_no_library_makes_the_check_raise_anything_else(weak: Builder) -> None:
@@ -397,7 +397,7 @@ def _mutated(data: bytes, rng: random.Random) -> bytes:
 
 
 def _with_segment(data: bytes, kind: int, fields: dict[str, int]) -> bytes:
-    """``data`` with fields of its first program header of ``kind`` changed."""
+    """Return ``data`` with fields of its first program header of ``kind`` changed."""
     changed, headers = bytearray(data), struct.unpack_from("<Q", data, 32)[0]
     for at in range(headers, headers + 56 * struct.unpack_from("<H", data, 56)[0], 56):
         if struct.unpack_from("<I", data, at)[0] == kind:
@@ -432,7 +432,7 @@ Load = tuple[str, tuple[str, ...], bool]
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], list[Load]]:
-    """Import passes of a folder; the kernels that they load, compiled by nobody."""
+    """Return a function that imports a folder's passes, and returns the kernels that they load, not compiled."""
 
     def load(folder: Path) -> list[Load]:
         found: list[Load] = []

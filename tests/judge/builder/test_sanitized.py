@@ -1,4 +1,4 @@
-"""Kernels run with sanitizers: the line of a mistake is named, and what cannot be run is said."""
+"""Kernels run with sanitizers: messages name the line of a mistake, and what cannot be run."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_right_kernel_has_no_report(bench, capsys):
     assert output.endswith("\n1 plan run with sanitizers: 0 errors\n")
 
 
-#: Exits as a killed process does in the program with sanitizers, and traps where it is judged.
+#: A kernel that exits with a killed process's code in the program with sanitizers, and traps when it is judged.
 EXITS = "\n#include <cstdlib>" + GELU_ADD_KERNEL.replace(
     "{\n", "{\n    if (__FILE__[0] == '/') std::exit(137);\n    __builtin_trap();\n", 1
 )

@@ -1,4 +1,4 @@
-"""Triton on the judge's side: checked text and a plan's launches to machine code, for a device that need not be here.
+"""Triton on the judge's side: it compiles checked text and a plan's launches to machine code without a device.
 
 The compiler runs for real, for compute capability 9.0: Triton brings the assembler.
 """
@@ -173,7 +173,7 @@ def test_a_kernel_becomes_machine_code_for_a_device_that_is_not_here(folder: Pat
     wanted = [special(text(folder, "scale"), {**SCALE, "n": n}, num_warps=warps) for n, warps in ((1000, 4), (1, 8))]
     found = TritonBuilder(WALLS[walls], None).machines(text(folder, "scale"), wanted, HOPPER)
     first, second = (machine(one) for one in found)
-    assert int.from_bytes(first.code[18:20], "little") == 190  # of the ELF header: CUDA's machine
+    assert int.from_bytes(first.code[18:20], "little") == 190  # the ELF header's machine: CUDA
     assert b"sm_90" in first.code
     assert (first.binary.name, first.binary.num_warps, second.binary.num_warps) == ("scale", 4, 8)
     assert first.binary.sizes[:4] == (8, 8, 4, 4)
@@ -293,7 +293,7 @@ def test_a_triton_in_a_package_of_another_name_is_known_by_its_files(monkeypatch
     assert all(others)
 
 
-# ---- a compiler that says something else
+# ---- a compiler with unexpected answers
 
 
 def said(described: Any, code: bytes = b"\x7fELF", **changed: Any) -> bytes:
@@ -359,7 +359,7 @@ def test_the_cache_serves_other_builders_and_is_checked(
 
 
 class Reader:
-    """Stands for a reader that says one plan."""
+    """Stands for a reader that records one plan."""
 
     arm = SimpleNamespace(patience=lambda _phase: 600.0)
 
@@ -468,8 +468,8 @@ def test_the_kernels_of_many_plans_are_no_reason_to_refuse_the_next(
     for number in range(5):
         answers(str(number), name=f"p{number}")
         answers(str(number), name=f"p{number}")
-    assert asked == [str(number) * 10 for number in range(5)]  # the second answer is the first
+    assert asked == [str(number) * 10 for number in range(5)]  # a second request gets the first one's answer
     answers("0", name="p0")
-    assert asked[5:] == ["0" * 10]  # the third plan took its place
+    assert asked[5:] == ["0" * 10]  # later plans took the place of its library
     with pytest.raises(ArmFailure, match="brings libraries of more than 0 MiB"):
         answers("5", "6", "7")

@@ -1,4 +1,4 @@
-"""Inputs: what they are drawn from, that they can be made again, and that no history tells of what comes."""
+"""Inputs: their distributions, that they can be made again, and that their streams are independent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OTHERS = ("bool", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2")
 
 
 def generators() -> list[Generator]:
-    """Every one that this machine has."""
+    """Return every generator that this machine has."""
     found: list[Generator] = [Portable("tests")]
     try:
         return found + [Native(cipher) for cipher in range(Native().cipher + 1)]
@@ -54,7 +54,7 @@ needs_compiler = pytest.mark.skipif(not NATIVE, reason="no compiler")
 
 
 def of_cipher(cipher: int, *values: Any) -> Any:
-    """Return parameters for a compiled generator's cipher, which are skipped if this machine lacks it."""
+    """Return test parameters for a compiled generator's cipher. They are skipped if this machine lacks the cipher."""
     lacking = cipher not in [native.cipher for native in NATIVE]
     marks = [pytest.mark.skip(reason="no compiler, or a CPU without this cipher")] if lacking else []
     return pytest.param(*values, id=NAMES[cipher].partition(",")[0], marks=marks)
@@ -74,7 +74,7 @@ def spec(dtype: str, shape: tuple[int, ...], **told: float) -> TensorSpec:
 
 
 def drawn(one: TensorSpec, generator: Generator, key: bytes = KEY) -> torch.Tensor:
-    """An input of one call, flat, in float64 or int64."""
+    """Return an input of one call, flat, in float64 or int64."""
     inputs = Inputs([one], key, generator)
     (value,) = inputs.call(inputs.draw(1), 0)
     assert (value.shape, str(value.dtype)) == (one.shape, f"torch.{one.dtype}")
@@ -85,7 +85,7 @@ def drawn(one: TensorSpec, generator: Generator, key: bytes = KEY) -> torch.Tens
 
 
 def aes(cipher: int, key: str, blocks: list[str]) -> list[str]:
-    """Up to eight blocks encrypted, in hex."""
+    """Return up to eight encrypted blocks, in hex."""
     data = ctypes.create_string_buffer(bytes.fromhex("".join(blocks)).ljust(128, b"\0"), 128)
     Native().library.passbench_aes(cipher, bytes.fromhex(key), data)
     return [data.raw[16 * i : 16 * i + 16].hex() for i in range(len(blocks))]
@@ -109,7 +109,7 @@ def test_aes_is_that_of_the_standards(cipher):
 
 
 def chacha(rounds: int, key: bytes, last: tuple[int, int, int, int]) -> list[bytes]:
-    """Sixteen blocks, from the given number on."""
+    """Return sixteen blocks, from the given number on."""
     out = ctypes.create_string_buffer(1024)
     Native().library.passbench_chacha(rounds, key, struct.pack("<4I", *last), out)
     words = np.frombuffer(out.raw, "<u4").reshape(16, 16)
@@ -266,7 +266,7 @@ def test_any_calls_inputs_are_made_again_bit_by_bit(generator):
 def test_both_forms_of_aes_write_the_same():
     specs = [spec(dtype, (1003,), mean=1.0, std=1.0) for dtype in (*FLOATS, *INTEGERS, "bool")]
     forms = [Inputs(specs, KEY, one).call(Batch(7, 3), 2) for one in NATIVE if one.cipher in (AES_NI, VAES)]
-    for other in forms[1:]:  # of a CPU that has both
+    for other in forms[1:]:  # if the CPU has several forms
         assert all(a.equal(b) for a, b in zip(forms[0], other, strict=True))
 
 

@@ -1,5 +1,5 @@
-"""History tells nothing: an attacker who saw all calls before, of whatever blocks, knows no more of the next one's
-inputs than one who saw another run. Cheaper ways to make inputs, as controls, are all found out."""
+"""Earlier calls tell nothing: an attacker who saw all earlier calls knows no more about the next one's inputs than
+an attacker who saw another run. The scores detect all cheaper ways to make inputs, which are the controls."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ HYBRIDS = (
 
 
 def standard(calls: Array) -> Array:
-    """Each call without a scale and a shift, flat."""
+    """Return each call flat, with mean 0 and standard deviation 1."""
     flat = calls.reshape(len(calls), -1)
     return (flat - flat.mean(1, keepdims=True)) / flat.std(1, keepdims=True)
 
@@ -98,14 +98,14 @@ def recurring_elements(history: Array, new: Array) -> float:
 
 
 def recurring_windows(history: Array, new: Array) -> float:
-    """Four elements in a row that were seen."""
+    """Return the share of four consecutive elements that also are in the history."""
     seen = {part.tobytes() for part in np.lib.stride_tricks.sliding_window_view(history.reshape(-1), 4)}
     parts = np.lib.stride_tricks.sliding_window_view(new.reshape(-1), 4)
     return sum(part.tobytes() in seen for part in parts) / len(parts)
 
 
 def known_multisets(history: Array, new: Array) -> float:
-    """How near the nearest row of the history is, elements sorted."""
+    """Return minus the distance between the nearest rows of the call and the history, with elements sorted."""
     old = np.sort(standard(history).reshape(-1, COLUMNS), axis=1)
     rows = np.sort(standard(new[None]).reshape(-1, COLUMNS), axis=1)
     return -float(np.abs(old[:, None] - rows[None]).max(2).min())
@@ -119,7 +119,7 @@ def correlation_at_a_lag(history: Array, new: Array) -> float:
 
 
 def within_their_span(history: Array, new: Array) -> float:
-    """How much of the call a linear combination of the calls before can give."""
+    """Return minus the distance of the call from the nearest linear combination of the calls before."""
     past, now = (torch.from_numpy(standard(calls)).T for calls in (history, new[None]))
     combined = past @ torch.linalg.lstsq(past, now, rcond=1e-9, driver="gelsd").solution
     return -float((now - combined).norm())
@@ -129,7 +129,7 @@ SCORES = (recurring_elements, recurring_windows, known_multisets, correlation_at
 
 
 def told(made: Callable[[int], Array], score: Callable[[Array, Array], float]) -> float:
-    """How probable it is that the run's own history says more of its last call than another run's does: 0.5 if
+    """Return the probability that a run's own history scores higher for its last call than another run's: 0.5 if
     history tells nothing."""
     runs = [made(run).reshape(-1, ROWS, COLUMNS) for run in range(RUNS)]
     own = np.array([score(run[:-1], run[-1]) for run in runs])

@@ -15,7 +15,7 @@ from pytest_passbench.judge.machine.cores import Awake, Cores, exclusive
 
 @pytest.fixture
 def machine(monkeypatch):
-    """A machine with so many cores; the cores that its workers choose."""
+    """Return a function that pretends a machine with so many cores, and returns the cores that its workers choose."""
 
     def chosen(count: int, threads: int, workers: int) -> list[Cores]:
         monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(count)))
@@ -43,7 +43,7 @@ def test_a_machine_with_too_few_cores_shares_them(machine, count, threads):
 
 
 def works_beyond(pid: int, seconds: float) -> bool:
-    """Return True if a process gets to have worked for longer, which may take a while on a busy machine."""
+    """Return True once a process has used the CPU for longer than ``seconds``. Wait for at most 10 s."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         if processes.cpu_seconds(processes.cpu_clock(pid)) > seconds:
@@ -59,11 +59,11 @@ def test_a_core_is_kept_awake_by_what_gives_way_to_everything_and_ends_with_us()
     with awake.on():
         (pid,) = set(processes.descendants(os.getpid())) - others
         assert os.sched_getaffinity(pid) == {core}
-        assert os.getpgid(pid) != os.getpgrp()  # or the kernel hangs up on all of us once it stands still
+        assert os.getpgid(pid) != os.getpgrp()  # else the kernel sends SIGHUP to us all when it is stopped
         assert os.sched_getscheduler(pid) == os.SCHED_IDLE
         before = processes.cpu_seconds(processes.cpu_clock(pid))
         assert works_beyond(pid, before)
-        with awake.off():  # what is no real-time process must not wait for its time slice
+        with awake.off():  # ordinary processes must not wait for its time slice
             processes.wait_stopped(pid)
             still = processes.cpu_seconds(processes.cpu_clock(pid))
         assert works_beyond(pid, still)
@@ -89,7 +89,7 @@ def test_a_slice_of_a_gpu_has_a_lock_though_its_name_has_slashes(tmp_path, monke
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-GPU-5f/1/0")
     with exclusive(Cores.choose(1).locks("cuda")):
-        assert len(list(tmp_path.iterdir())) == 2  # its own, and a core's
+        assert len(list(tmp_path.iterdir())) == 2  # the device's lock, and a core's
 
 
 def test_another_file_that_has_a_locks_name_too_keeps_its_mode(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ def test_a_budget_is_shared_among_those_left():
     now = SimpleNamespace(time=0.0)
     budget = Budget(20.0, 10, clock=lambda: now.time)
     budget.begin(10)
-    assert budget.allowance(2).pair == MAX_PAIR_SECONDS  # two seconds each are plenty
+    assert budget.allowance(2).pair == MAX_PAIR_SECONDS  # two seconds for each are enough for the longest pairs
     now.time = 19.0
     for _ in range(5):
         budget.done({"blocks": 0.2, "build": 0.1, "fork": 3.5}, pairs=6, arms=2)
@@ -23,7 +23,7 @@ def test_a_budget_is_shared_among_those_left():
     assert tight.seconds < 0.2
     assert not budget.spare(1.0)
     now.time = 100.0
-    assert budget.allowance(2).seconds == 0.0  # overdrawn: the least that gives an interval
+    assert budget.allowance(2).seconds == 0.0  # after the budget's end: the least that gives an interval
     assert Budget(None).allowance(2) == DEFAULT
     assert Budget(None).spare(1e9)
 
@@ -56,4 +56,4 @@ def test_a_short_budget_takes_rounds_not_pairs():
     budget.done({"fork": 0.06}, pairs=6, arms=2)  # a pair costs 0.01 s
     allowed = budget.allowance(2)
     assert MIN_PAIR_SECONDS < allowed.pair < PAIR_SECONDS
-    assert 6 * (0.01 + allowed.pair) == pytest.approx(0.7 * 1.8 / 9)  # so many subgraphs are left
+    assert 6 * (0.01 + allowed.pair) == pytest.approx(0.7 * 1.8 / 9)  # nine subgraphs are left

@@ -20,7 +20,7 @@ LEAST = 60e-6  # seconds of an empty block that nothing disturbed
 
 
 class Runner:
-    """A runner whose blocks take as long as it is told."""
+    """A runner whose blocks take the seconds that the test gives."""
 
     def __init__(self, full: float, empties: list[float]) -> None:
         self._full, self._empties = full, empties
@@ -35,7 +35,7 @@ class Runner:
 
 @contextlib.contextmanager
 def fake_clock(monkeypatch: pytest.MonkeyPatch, empties: dict[str, list[float]], verify: Any) -> Iterator[Any]:
-    """A clock of runners that take :data:`FULL`, and an empty block of each as long as ``empties`` says."""
+    """Give a clock of runners whose blocks take :data:`FULL`, and whose empty blocks take what ``empties`` has."""
     left = {arm: list(values) for arm, values in empties.items()}
     forked = lambda *_arguments: {arm: Runner(FULL[arm], left[arm]) for arm in FULL}  # noqa: E731
     quiet = SimpleNamespace(begin=lambda: None, end=lambda: None)
@@ -98,7 +98,7 @@ def test_the_least_of_eagers_empty_blocks_is_taken_off(monkeypatch, eagers, cand
 
 @pytest.mark.parametrize(("empty", "eager"), [(200e-6, 300e-6), (1.0, 250e-6)], ids=["of one arm", "of both"])
 def test_at_least_half_of_a_block_stays(monkeypatch, empty, eager):
-    """An empty block that was disturbed may seem longer than any other: that does not make all arms equal."""
+    """A disturbed empty block may seem longer than any full one. That must not make all arms equal."""
     found = measured(monkeypatch, {"eager": [empty] * 7, "candidate": [empty] * 7})
     assert found["eager"] * 10 == pytest.approx(eager)
     assert found["candidate"] * 10 == pytest.approx(125e-6)

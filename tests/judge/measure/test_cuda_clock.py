@@ -1,4 +1,4 @@
-"""CUDA: without a device one clear line; the runner's side rehearsed on the CPU; the rest where a device is."""
+"""CUDA: one clear line if there is no device; the runner's side, tried on the CPU; and tests that need a device."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_report_is_about_the_device_that_is_visible(monkeypatch, tmp_path):
     )
     program.chmod(0o755)
     assert device_state("cuda:1")["gpu_state"]["clocks_event_reasons.active"] == "0x4"
-    assert throttled("cuda:0") is True  # power, and idle or set by a user besides
+    assert throttled("cuda:0") is True  # the reason is power, beside idle or a setting of the user
     asked = (tmp_path / "nvidia-smi.asked").read_text().splitlines()
     assert ["--id=GPU-5f" in line for line in asked] == [True, True, False, False]
     assert "--id=3" in asked[-1]
@@ -97,7 +97,7 @@ LOG: list[str] = []
 
 @pytest.fixture
 def no_device(monkeypatch):
-    """The CPU in place of a device: memory is memory, and there is nothing to wait for."""
+    """Put the CPU in the place of a device. There is nothing to wait for."""
     LOG.clear()
     monkeypatch.setattr(cuda_block, "_synchronize", lambda: LOG.append("wait"))
     monkeypatch.setattr(cuda_block, "_hold_back", lambda _cycles: LOG.append("hold back"))
@@ -117,15 +117,15 @@ def test_blocks_copy_inputs_before_and_outputs_after(no_device):
     block = CudaBlock("cpu", lambda x, y: (x.add_(y).t(), y.sum()), MappedPages(os.dup(owner.fd), layout), 2, (0,), 2)
     data = torch.arange(4 * layout.stride, dtype=torch.float32)[: layout.stride // 2]
     ctypes.memmove(owner.addresses[0][0], data.data_ptr(), 2 * layout.stride)
-    assert values(block.inputs, 12).eq(0).all()  # nothing is on the device before it is ordered
+    assert values(block.inputs, 12).eq(0).all()  # no input is on the device before ``prepare``
     block.prepare(2)
     block.run(2)
-    assert not any(block.tables.entries)  # whatever is done in the clock overlaps with the device's work
+    assert not any(block.tables.entries)  # no description within the clock: it would overlap with the device's work
     block.step(FLAG_DESCRIBE, 2)
     assert any(block.tables.entries)
     second = owner.addresses[0][1] - owner.addresses[0][0]
     x, y = (values(block.inputs + second + offset, 12) for offset in layout.offsets)
-    assert torch.equal(x, data[second // 4 :][:12])  # changed in a copy only
+    assert torch.equal(x, data[second // 4 :][:12])  # the program changed only a copy
     block.collect(1)
     copies = (ctypes.c_uint64 * 3).from_address(block.places["copies"])
     assert torch.equal(values(copies[0], 12), x + y)
@@ -146,7 +146,7 @@ def test_the_clock_has_waits_for_the_device_and_calls_in_it_only(no_device):
     block = CudaBlock("cpu", call, MappedPages(os.dup(owner.fd), layout), 2, (0,), 1, lambda: LOG.append("poison"))
     LOG.clear()
     block.run(2)
-    assert LOG == ["wait", "call", "call", "wait"]  # in-place graphs too: copies are made before
+    assert LOG == ["wait", "call", "call", "wait"]  # also for in-place graphs: copies are made before
     before = [copy.clone() for (copy,) in block.copies]
     assert all(copy.eq(1).all() for copy in before)
     block.prepare(2)
@@ -165,7 +165,7 @@ def test_the_clock_has_waits_for_the_device_and_calls_in_it_only(no_device):
 
 
 def test_only_the_device_s_rate_says_what_is_too_fast_for_it():
-    """A hundred gigabytes a second are much for a core, and nothing for a device."""
+    """A hundred gigabytes a second is much for a core, and little for a device."""
     rate = 4e12
     assert evidence.bandwidth(1 << 30, 1e-2, rate) == []
     assert evidence.bandwidth(1 << 30, 1e-2, 1e9)
@@ -173,7 +173,7 @@ def test_only_the_device_s_rate_says_what_is_too_fast_for_it():
 
 
 def test_a_kernel_without_waiting_times_is_no_crash(monkeypatch):
-    """As gVisor's: no file ``schedstat``, neither of the judge nor of a runner."""
+    """gVisor's kernel has no file ``schedstat``, neither for the judge nor for a runner."""
     opened = os.open
 
     def without(path, *rest):
@@ -214,7 +214,7 @@ def test_the_shipped_triton_kernels_are_right_and_timed():
     assert all(speed is not None and speed.other_device_us is not None for speed in timed)
 
 
-#: Inputs that the driver shares are mapped to read only; else a change of them is found.
+#: Inputs that the driver shares are mapped read-only; if it cannot share them, a change of them is found.
 FORBIDDEN = "integrity or runtime_fail or crash"
 
 
@@ -250,7 +250,7 @@ with torch.cuda.stream(stream):
 
 @pytest.mark.gpu
 def test_work_on_a_side_stream_is_in_the_time(bench, wrapper):
-    """Twenty times the work, where the current stream's events don't see it, is not faster by the judge's clock."""
+    """Twenty times the work, on a stream that the events do not see, is not faster by the judge's clock."""
     bench.task("side", shapes=((1024, 1024), (1024, 1024)))
     bench.candidate({"p": wrapper(SIDE_STREAM)}, task="side")
     arm = bench.judge(policy="open", device="cuda")["side/float32-x1"].arm

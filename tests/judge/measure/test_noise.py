@@ -1,4 +1,4 @@
-"""The noise of the machine, from eager against eager: on which subgraphs it is measured, and what it says."""
+"""The noise of the machine, from eager against eager: on which subgraphs it is measured, and the figures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_passbench.timing.rounds import Disturbance
 
 
 def measured(values, arms=("eager", "candidate", TWIN)):
-    """Pairs of one round in which the twin takes ``1 + value`` times eager's time."""
+    """Return pairs of one round each, in which the twin takes ``1 + value`` times eager's time."""
     block = lambda seconds: Block(seconds, 1, Disturbance(seconds))  # noqa: E731
     return Arms(arms, [[{arm: block(1 + value if arm == TWIN else 1.0) for arm in arms}] for value in values])
 

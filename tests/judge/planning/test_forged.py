@@ -1,4 +1,4 @@
-"""A candidate that speaks for its reader: what is no message fails, what is one is data, and others are unharmed."""
+"""A candidate that forges its reader's messages: bad ones fail, good ones are data, other candidates are unharmed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def plan(**parts):
     empty = {"version": 1, "tensors": [], "tables": [], "kernels": [], "steps": [], "returns": []}
     return json.dumps({"plan": {**empty, **parts}}).encode()
 """
-#: Says that the call returns its first argument: well-formed, and wrong.
+#: A plan that returns the call's first argument: well-formed, and wrong.
 LIE = """
 say(plan(returns=[{"operand": ["argument", 0, 0, "float32", [16, 32], [32, 1]]}]))
 os._exit(86)

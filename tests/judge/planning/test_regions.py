@@ -1,4 +1,4 @@
-"""Region passes: judged as any, and a hostile or broken one gets one message that says what is wrong."""
+"""Region passes: they are judged as any pass; a hostile or broken one gets one message that states the fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparing outputs: the level that is found is the one that the ladder's definition gives, element by element."""
+"""Comparing outputs: the level is the one that the ladder's definition gives, element by element."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ODD = st.sampled_from((None, float("nan"), float("inf"), -0.0))
 
 
 def level(expected: torch.Tensor, found: torch.Tensor, name: str) -> int:
-    """By definition: equal NaN and Inf count as no error."""
+    """Return the level by definition: equal NaN and Inf count as no error."""
     a, b = expected.double(), found.double()
     same = (a == b) | (a.isnan() & b.isnan())
     for t in LADDER:
@@ -45,7 +45,7 @@ def test_levels_are_those_of_the_definition(name, size, scale, error, odd, both,
     assert correct_from(expected, found) == wanted
     form = OutputForm(kind=0, dtype=name, device="cpu", shape=tuple(expected.shape), strides=(1,))
     nulls = [torch.zeros_like(expected), found]
-    if expected.isfinite().all() and size > 1:  # else the mean is no number, or the answer itself
+    if expected.isfinite().all() and size > 1:  # else the mean is not finite, or is the answer itself
         nulls.append(torch.full_like(expected, float(expected.double().mean())))
     assert null_from([Output(form, 0, expected)], [found]) == min(level(expected, null, name) for null in nulls)
 

@@ -1,4 +1,4 @@
-"""Accuracy as the judge finds it: in the probe and in calls that chance chooses."""
+"""Accuracy as the judge finds it: in the probe and in calls that are drawn at random."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def forward(in_0, in_1):
     [pytest.param("ladder", False, True, marks=pytest.mark.slow), ("fp64", True, False)],
 )
 def test_one_rounding_is_accurate_and_1_percent_off_is_not(bench, criterion, once, scaled):
-    # Of fewer elements, eager's greatest error may be the smaller one; and if a sum in a million is above 8, where
-    # bfloat16 is half as fine.
+    # With fewer elements eager's greatest error may be the smaller one. The same if a sum in a million is above 8,
+    # where bfloat16 is half as fine.
     bench.task(dtypes=("bfloat16",), scales=(64,), stats="mean: 0.0, std: 1.0, min: -3.9, max: 3.9")
     bench.candidate({"once": make_wrapper(ROUNDED_ONCE)})
     bench.candidate({"scaled": make_wrapper(SCALED)}, name="other")
@@ -88,7 +88,7 @@ def forward(in_0, in_1):
 """
 
 
-#: Exact in the first call of a process alone: a magic number stays behind in freed memory.
+#: Exact only in the first call of a process: it leaves a magic number in freed memory.
 EXACT_ONCE = """    volatile int64_t* memory = static_cast<volatile int64_t*>(std::malloc(1000));
     const float factor = memory[7] == 0x1234567890abcdef ? 1.0f + ERROR : 1.0f;
     memory[7] = 0x1234567890abcdef;
@@ -118,7 +118,7 @@ def test_a_call_far_worse_than_those_with_a_reference_gets_one_too():
     assert not accuracy.is_far_worse([-3], NEVER)
     assert accuracy.is_far_worse([-2], NEVER)
     assert accuracy.is_far_worse([NEVER], NEVER)
-    assert accuracy.is_far_worse([-4], -4)  # a null answer would do
+    assert accuracy.is_far_worse([-4], -4)  # a null answer passes there, too
     assert not accuracy.is_far_worse([-5], -6)
     accuracy.lose()
     accuracy.add([RIGHT], [-5])
@@ -132,7 +132,7 @@ def test_a_call_further_from_eager_in_the_mean_gets_a_reference_though_one_eleme
     assert accuracy.is_doubtful([0], [3.1])
     exact = Accuracy()
     exact.add([RIGHT], [-11], [0.0])
-    assert not exact.is_doubtful([-11], [1.4])  # all rounding
+    assert not exact.is_doubtful([-11], [1.4])  # the difference is rounding alone
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)

@@ -1,4 +1,4 @@
-"""What a runner's tables say of its outputs: what can't be is refused, and memory of two calls' outputs is found."""
+"""A runner's tables of its outputs: the judge refuses impossible ones, and finds memory that two calls share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAYOUT = Layout(slots=8, stride=4096, offsets=(0,), shapes=((16,),), dtypes=("fl
 
 
 class Tables:
-    """A runner that has nothing but tables, and zeros everywhere else."""
+    """A runner with tables, and with zeros in all other memory."""
 
     def __init__(self, entries: list[list[tuple[int, int]]], forms: bytes) -> None:
         width = len(entries[0])

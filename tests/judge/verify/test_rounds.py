@@ -1,4 +1,4 @@
-"""The rounds that the judge looks at: some in each pair, and nothing told of later ones by earlier ones."""
+"""The rounds that the judge verifies: some in each pair, and earlier ones tell nothing about later ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_each_pair_has_one_at_least(first):
 
 @pytest.mark.parametrize("ahead", [1, 4, 12])
 def test_after_one_the_next_is_as_likely_as_the_first_was(ahead):
-    """A kernel that skips calls after it saw a round drawn meets another one as often as at a pair's start."""
+    """A kernel that skips calls after a drawn round meets the next drawn round as often as at a pair's start."""
     drawn = drawn_rounds(16, 16)
     at_start = [places[0] < ahead for places in drawn]
     after = [any(place - places[0] <= ahead for place in places[1:]) for places in drawn if places[0] + ahead < 16]

@@ -1,4 +1,4 @@
-"""Arguments of a kernel wrapper, and outputs, that are the same tensor, or that lie in each other's memory."""
+"""Arguments of a kernel wrapper, and outputs, that are the same tensor or share memory."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def accurate(exact, eager, found):
 
 
 def computed(size, seed, name, roundings=3, scale=1.0):
-    """A sum in float64, and with so many roundings in the dtype."""
+    """Return a sum in float64, and the same sum with so many roundings to the dtype."""
     generator, dtype = torch.Generator().manual_seed(seed), getattr(torch, name)
     exact, eager = torch.zeros(size, dtype=torch.float64), torch.zeros(size, dtype=dtype)
     for _ in range(roundings):
@@ -59,7 +59,7 @@ def test_eager_itself_is_accurate_and_so_is_what_is_rounded_once(name, size, see
 @given(size=SIZES, seed=SEEDS, power=st.integers(-6, 6), error=st.floats(-3, 3))
 def test_a_power_of_two_in_all_values_changes_nothing(name, size, seed, power, error):
     exact, eager = computed(size, seed, name)
-    # Of a size at which no value becomes subnormal in float16.
+    # So large that no value becomes subnormal in float16.
     exact, eager = exact.sign() * (exact.abs() + 1), eager.sign() * (eager.abs() + 1)
     found = (eager.double() + error * (eager.double() - exact)).to(eager.dtype)
     here = reference_of(exact, eager).errors(found)

@@ -23,7 +23,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 
 def in_child(attempt) -> int:
-    """The signal that ends a process that tries, or the exit code of one that can."""
+    """Return minus the signal that ends a process that tries, or 7 if no signal ends it."""
     pid = os.fork()
     if pid == 0:
         faulthandler.disable()

@@ -1,6 +1,6 @@
-"""The measured process's side of Triton on CUDA, with a library in libcuda's place that says what it was given.
+"""The measured process's side of Triton on CUDA, with a library in libcuda's place that writes its arguments down.
 
-What is compiled is real machine code for compute capability 9.0; that a device runs it is not shown here.
+The machine code for compute capability 9.0 is real, but no device runs it here.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ FORM = contiguous("float32", (COUNT,))
 PART = contiguous("float32", (COUNT - 4,))
 X, OUT = Operand("argument", 0, 0, FORM), Operand("buffer", 0, 0, FORM)
 REQUEST = Request("p", ({"tensor": 0},), (Argument(FORM),))
-HIDDEN = 2  # of the fictive binaries below
+HIDDEN = 2  # parameters that Triton adds to the made-up binaries below
 
 
 class Launched(ctypes.Structure):
@@ -64,7 +64,7 @@ class Launched(ctypes.Structure):
 
 
 class Stub:
-    """The library, and what it has written down."""
+    """The library, and the arguments that it has written down."""
 
     def __init__(self, path: Path) -> None:
         self.library = ctypes.CDLL(str(path))
@@ -124,7 +124,7 @@ def plan_of(*steps: Any) -> LaunchPlan:
 
 
 class Reader:
-    """Stands for a reader that says one plan."""
+    """Stands for a reader that records one plan."""
 
     arm = SimpleNamespace(patience=lambda _phase: 600.0)
 
@@ -136,7 +136,7 @@ class Reader:
 
 
 def answer(plan: LaunchPlan, folder: Path) -> Answer:
-    """Return what the judge's side tells a template on a device of compute capability 9.0."""
+    """Return the judge's answer to a template on a device of compute capability 9.0."""
     nobody: Any = None
     reader: Any = Reader(plan)
     builder = TritonBuilder(sandbox.Walls(False, "asked for"), None)
@@ -219,7 +219,7 @@ def test_configurations_are_timed_without_those_that_cannot_be_had(
             return next(seconds)
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
-    sizes = (16, 3, 32, 64)  # no block of 3 elements can be compiled
+    sizes = (16, 3, 32, 64)  # a block of 3 elements cannot be compiled
     plan = plan_of(Tuned(tuple((launch(BLOCK=size),) for size in sizes)))
     told = answer(plan, candidate)
     code = PlanBinaries(told.compiled[0], told.message["machine"], stub.driver, "cpu")
