@@ -19,7 +19,7 @@ from pathlib import Path
 
 from shared import hostile_plans as hostile
 
-TEST = Path(hostile.__file__).parent / "plans/test_hostile.py"
+TEST = Path(__file__).resolve().parent.parent / "tests/plans/test_hostile.py"
 
 
 def main() -> int:

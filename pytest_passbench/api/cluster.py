@@ -183,7 +183,7 @@ class Cluster:
                 needs = _amounts(_needs(self._settings))
                 what = f"no machine of the cluster has room for a judge, which takes {needs}"
                 if time.monotonic() - since > NODES_TIMEOUT_SECONDS:
-                    raise UserError(f"{what} ({self._machines()})", where="ray", remedy="add a machine with as much")
+                    raise UserError(f"{what} ({self._machines()})", where="ray", remedy="add such a machine")
                 if not waits:
                     waits = True
                     self._progress.note(f"{what} ({self._machines()}); waits {NODES_TIMEOUT_SECONDS:g} s for one")

@@ -36,15 +36,17 @@ def check_files(root: Path) -> None:
         if len(parts) > MAX_DEPTH:
             where = root.joinpath(*parts[:3])
             raise UserError(f"has more than {MAX_DEPTH} folders in each other", where=where, remedy="remove them")
-        for entry in (Path(folder) / name for name in (*names, *file_names)):
+        entries = [Path(folder) / name for name in (*names, *file_names)]
+        names[:] = [name for name in names if name not in _CACHES]
+        for entry in entries:
             try:
                 status = entry.lstat()
             except FileNotFoundError:
                 continue  # it was removed meanwhile
             except OSError as error:
                 _unreadable(error)
-            count += (is_read := _CACHES.isdisjoint(parts))
-            if is_read and not stat.S_ISLNK(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+            count += 1
+            if not stat.S_ISLNK(status.st_mode) and not stat.S_ISDIR(status.st_mode):
                 check_readable(entry, status, MAX_FILE_BYTES)
                 if not os.access(entry, os.R_OK):
                     raise UserError("cannot be read: Permission denied", where=entry, remedy="make it readable")

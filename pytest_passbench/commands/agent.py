@@ -97,4 +97,4 @@ def _print(log: EvalLog) -> bool:
 
 
 def _reason(sample: Any) -> str:
-    return str(sample.error.message).splitlines()[-1] if sample.error and sample.error.message else "it was not ended"
+    return str(sample.error.message).splitlines()[-1] if sample.error and sample.error.message else "it did not end"

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     """Judge, write the results, print the summary, and return the exit code."""
     settings = _settings(args)
     if args.ray is not None and settings.against is not None:
-        raise UserError("a reference is not sent to a cluster", where="--against", remedy="leave one of both out")
+        raise UserError("a reference is not sent to a cluster", where="--against", remedy="leave one of the two out")
     candidates, reference = open_candidates(settings.candidates), open_reference(settings)
     settings = with_ids(settings)
     ledger = Ledger(settings, candidates, run_seed(settings.seed), reference)

@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         ignored = [name for name in ("html", "full", "criterion") if getattr(args, name)]
         if ignored or args.format != "text":
             where = f"--{(ignored or ['format'])[0]}"
-            raise UserError("has no effect on --json", where=where, remedy="leave one of both out")
+            raise UserError("has no effect on --json", where=where, remedy="leave one of the two out")
         print(json.dumps(scores(results_file.load(path), path, args, at), indent=1))
         return 0
     stored = results_file.read(path)

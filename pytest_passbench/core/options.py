@@ -78,7 +78,7 @@ OPTIONS = (
     Option("compare", Path, "results file of an earlier run: a case fails that lost correctness or speed-up, if a "
            "confirming measurement agrees", "FILE"),
     Option("max-regression", checks.allowed_loss, "how much slower a subgraph may be than in the earlier run, or the "
-           "reference, as 3%% or 0.03 (default: 3%%); 3%%,strict also fails what is open", "SHARE"),
+           "reference, as 3%% or 0.03 (default: 3%%); 3%%,strict also fails undecided ones", "SHARE"),
     Option("held-out", checks.whole(0, MAX_HELD_OUT), "further sizes of each subgraph, drawn from the run's secret "
            "seed, at which answers are looked at too (default: 0)", "K"),
     Option("threads", checks.count, "threads of every arm (default: 1)", "N", ini_only=True),

@@ -44,7 +44,7 @@ def request(data: Any) -> Request:
     """Return the request that ``data`` states. Raises Rejected if it states none."""
     stated = Request.from_data(data)
     if len(stated.results) not in (0, stated.outputs):
-        raise refusal("tells of another number of results than it has outputs")
+        raise refusal("states another number of results than it has outputs")
     for tensor in stated.tensors:
         bytes_of(tensor.form)
 

@@ -94,7 +94,7 @@ def _check_trusted(settings: Settings) -> None:
     )
     for is_set, where, words in refusals:
         if settings.trusted and is_set:
-            raise UserError(f"a trusted run {words}", where=where, remedy="leave one of both out")
+            raise UserError(f"a trusted run {words}", where=where, remedy="leave one of the two out")
 
 
 def now() -> str:

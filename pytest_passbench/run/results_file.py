@@ -57,7 +57,7 @@ def parse(data: Any, path: Path) -> Run:
     try:
         from pytest_passbench.run import results_check
     except ModuleNotFoundError as error:
-        remedy = f"install {error.name}; judging needs it nowhere else"
+        remedy = f"install {error.name}; only this check needs it"
         raise UserError(f"cannot be checked without the package {error.name}", where=path, remedy=remedy) from None
 
     version = data.get("schema") if isinstance(data, dict) else None

@@ -52,7 +52,7 @@ def unexpected(error: Exception) -> ArmFailure:
     """Return the failure of an arm whose data caused an exception in the judge, with the judge's file and line."""
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = "".join(f" ({Path(frame.filename).name}:{frame.lineno})" for frame in place)
-    message = f"the judge could not handle what it said: {type(error).__name__}{where}: {error}"
+    message = f"the judge could not handle its answer: {type(error).__name__}{where}: {error}"
     return ArmFailure("integrity", "judge", message[:1000])
 
 

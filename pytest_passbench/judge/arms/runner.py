@@ -141,27 +141,27 @@ class Runner:
         touched = max(now - then for now, then in zip(self._memory, before, strict=True))
         return BlockTime((end - begin) * 1e-9, cpu, touched)
 
-    def stopped_at(self, calls: int, depth: int, seconds: float) -> int | None:
+    def stopped_at(self, calls: int, depth: int, seconds: float) -> list[int]:
         """Run a block, and stop it once, ``seconds`` after its begin.
 
-        Return the address of the instruction that came next for the process's first thread; None if the block ended
-        before the stop, or if the kernel does not tell. Raises ArmFailure.
+        Return the addresses of the instructions that came next, the first thread's first. There are none if the block
+        ended before the stop, or if the kernel does not tell. Raises ArmFailure.
         """
-        address, nonce, patience = None, os.urandom(NONCE_BYTES), self._patience(calls)
+        addresses, nonce, patience = list[int](), os.urandom(NONCE_BYTES), self._patience(calls)
         with self._running(calls):
             self._channel.send(GO.pack(nonce, calls, 0, depth))
             os.kill(self.pid, signal.SIGCONT)
             answer = self._answer(seconds)
             self._stop(patience)
             if answer is None and (answer := self._answer(0.0)) is None:  # it sends nothing while it is stopped
-                address = self.watch.instruction()
+                addresses = self.watch.instructions()
                 os.kill(self.pid, signal.SIGCONT)
                 if (answer := self._answer(patience)) is None:
                     raise BlockingIOError
                 self._stop(patience)
             self._memory = self.watch.memory()
         self._check(answer, nonce, calls)
-        return address
+        return addresses
 
     def _patience(self, calls: int) -> float:
         return self.template.arm.patience("run", self._late(calls))

@@ -151,16 +151,18 @@ class Watch:
             looks += 1
         return int(fields.split(None, _THREADS + 1)[_THREADS])
 
-    def instruction(self) -> int | None:
-        """Return the address of the instruction that comes next for its stopped first thread.
+    def instructions(self) -> list[int]:
+        """Return the addresses of the instructions that come next for its stopped threads, the first thread's first.
 
-        In a system call, that is the one after the call. Return None if the process has ended or Linux does not tell.
+        In a system call, that is the one after the call. A thread that has ended, or of which Linux does not tell, is
+        left out.
         """
-        try:
-            words = Path(f"/proc/{self.pid}/syscall").read_text().split()
-        except OSError:
-            return None
-        return int(words[-1], 16) if len(words) > 1 else None
+        addresses = []
+        for thread in sorted(self._threads, key=lambda thread: thread != self.pid):
+            with contextlib.suppress(OSError):
+                words = Path(f"/proc/{self.pid}/task/{thread}/syscall").read_text().split()
+                addresses += [int(words[-1], 16)] if len(words) > 1 else []
+        return addresses
 
     def memory(self) -> tuple[int, int]:
         """Return its minor page faults so far (all threads), and the number of its resident pages now.

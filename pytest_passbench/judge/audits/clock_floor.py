@@ -292,19 +292,26 @@ class _Stops:
         self._inside = self._all = self._tries = 0
 
     @cached_property
-    def _code(self) -> list[Code]:
+    def _code(self) -> tuple[list[Code], list[Code]]:
+        """The candidate's machine code, and that of the libraries that it calls."""
         eager, zygote = (mapped_code(pid) for pid in _and_zygote(self._clock.runners[EAGER]))
         generates = any(not code.path for code in eager - zygote)
         added = [code for code in added_code(*_and_zygote(self._runner)) if code.path or not generates]
-        return added + [code for code in mapped_code(self._runner.pid) if code.of_kernels_library]
+        return added, [code for code in mapped_code(self._runner.pid) if code.of_kernels_library]
 
     def stop(self, seconds: float) -> None:
-        """Stop a block ``seconds`` after its begin, if it lasts so long. Raises ArmFailed."""
+        """Stop a block ``seconds`` after its begin, if it lasts so long. Raises ArmFailed.
+
+        Any thread may be in the candidate's code. In a library only the first one counts: others wait in OpenMP's.
+        """
         self._tries += 1
         first = (EAGER, CANDIDATE)[self._tries % 2]
-        address = self._clock.stopped_at(self._runner, self._clock.calls, seconds, first)
-        self._all += address is not None
-        self._inside += address is not None and any(code.holds(address) for code in self._code)
+        addresses = self._clock.stopped_at(self._runner, self._clock.calls, seconds, first)
+        if addresses:
+            added, libraries = self._code
+            in_added = any(code.holds(address) for code in added for address in addresses)
+            self._all += 1
+            self._inside += in_added or any(code.holds(addresses[0]) for code in libraries)
 
     @property
     def vague(self) -> bool:

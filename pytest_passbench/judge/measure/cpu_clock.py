@@ -237,10 +237,10 @@ class CpuClock:
             blocks[arm] = Block(duration.wall, calls, noise)
         return blocks
 
-    def stopped_at(self, runner: Runner, calls: int, seconds: float, first: str = EAGER) -> int | None:
+    def stopped_at(self, runner: Runner, calls: int, seconds: float, first: str = EAGER) -> list[int]:
         """Stop a block of the candidate's in another runner, after one of eager's if ``first`` is eager.
 
-        Return the address of the instruction that came next ``seconds`` after the block's begin, as
+        Return the addresses of the instructions that came next ``seconds`` after the block's begin, as
         :meth:`Runner.stopped_at` does. Raises ArmFailed.
         """
         self._new_round(calls)

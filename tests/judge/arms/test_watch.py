@@ -55,14 +55,14 @@ def test_the_next_instruction_of_a_stopped_process_is_in_its_machine_code():
             for _ in range(20):
                 processes.stop(process.pid)
                 watch.wait_stopped()
-                addresses.add(watch.instruction())
+                addresses.update(watch.instructions())
                 processes.go_on(process.pid)
             code = processes.mapped_code(process.pid)
             assert all(any(mapping.holds(address) for mapping in code) for address in addresses)
             watch.close()
         finally:
             process.kill()
-    assert watch.instruction() is None
+    assert watch.instructions() == []
 
 
 def test_a_stopped_process_is_seen_as_such():
