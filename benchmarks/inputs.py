@@ -21,7 +21,7 @@ from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.judge.inputs import Inputs, default
 from pytest_passbench.judge.inputs.generator import Generator, Native, Portable
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
-from pytest_passbench.judge.native_library import NoLibrary
+from pytest_passbench.kernels.toolchain import CompileError
 from pytest_passbench.suite.taskfile import read_task
 from pytest_passbench.timing.rounds import BLOCK_SECONDS
 
@@ -43,7 +43,7 @@ def generators() -> list[Generator]:
     """Return every generator that this machine has."""
     try:
         ciphers = range(Native().cipher, -1, -1)
-    except NoLibrary as error:
+    except CompileError as error:
         return [Portable(str(error))]
     return [*(Native(cipher) for cipher in ciphers), Portable("numpy")]
 

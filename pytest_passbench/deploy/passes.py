@@ -15,8 +15,9 @@ import torch
 from pytest_passbench.candidate.layout import Candidate, PassDir
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.paths import ENGINE
-from pytest_passbench.judge.native_library import NoLibrary, compiled
+from pytest_passbench.judge.native_library import compiled
 from pytest_passbench.kernels import cpp, signatures
+from pytest_passbench.kernels.toolchain import CompileError
 from pytest_passbench.plans.launch import CppKernel, LaunchPlan, Request, Result
 from pytest_passbench.plans.written import written
 from pytest_passbench.reader import launches
@@ -114,7 +115,7 @@ def _library(name: str, kernel: CppKernel) -> ctypes.CDLL:
 @cache
 def _engine() -> Engine | None:
     """Return the engine that runs the steps of plans. Return None if it cannot be compiled or loaded here."""
-    with contextlib.suppress(NoLibrary, OSError), compiled(ENGINE) as path:
+    with contextlib.suppress(CompileError, OSError), compiled(ENGINE) as path:
         return Engine(str(path))
     return None
 

@@ -14,9 +14,6 @@ docs/kernels.md, and include/passbench.h for the header that a source can includ
 from __future__ import annotations
 
 import ctypes
-import os
-import subprocess
-import tempfile
 from collections.abc import Callable
 from functools import cache, cached_property
 from pathlib import Path
@@ -98,7 +95,11 @@ class CppLibrary:
         name = f"{toolchain.key(self._source, self._options, compiler)}.so"
         folders = toolchain.private()
         built = next((folder / name for folder in folders if (folder / name).is_file()), None)
-        return built or _build(self._source, self._options, compiler, toolchain.writable(folders) / name)
+        if built is None:
+            built = toolchain.writable(folders) / name
+            command = [compiler, *self._options, f"-I{INCLUDE}", "-x", "c++", "-"]
+            toolchain.build(command, built, "kernel source", source=self._source)
+        return built
 
     def build(self) -> CppLibrary:
         """Compile now, and return the library itself. Raises :class:`CompileError`."""
@@ -129,19 +130,3 @@ def load(source: str, *, flags: tuple[str, ...] = (), openmp: bool = False) -> C
     cannot pass. Errors of the compiler are raised when it runs.
     """
     return CppLibrary(source, toolchain.options(flags, openmp=openmp))
-
-
-def _build(source: str, options: tuple[str, ...], compiler: str, target: Path) -> Path:
-    """Compile into a new file, then rename it: if two processes do so at once, either result is right."""
-    handle, scratch = tempfile.mkstemp(suffix=".so", dir=target.parent)
-    os.close(handle)
-    try:
-        command = [compiler, *options, f"-I{INCLUDE}", "-x", "c++", "-", "-o", scratch]
-        plain = {**os.environ, "LC_ALL": "C"}
-        done = subprocess.run(command, input=source, capture_output=True, text=True, check=False, env=plain)
-        if done.returncode:
-            raise CompileError(f"{Path(compiler).name} failed:\n{done.stderr.strip()}", where="kernel source")
-        Path(scratch).rename(target)
-    finally:
-        Path(scratch).unlink(missing_ok=True)
-    return target

@@ -19,7 +19,7 @@ from pytest_passbench.core.paths import ENGINE
 from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.native_library import compiled, descriptor
-from pytest_passbench.kernels import cpp
+from pytest_passbench.kernels import cpp, toolchain
 from pytest_passbench.plans.launch import (
     Allocate,
     Argument,
@@ -410,12 +410,10 @@ def test_only_whole_graphs_under_direct_are_blocks_of_the_engine_s(bench, monkey
 
 @pytest.mark.slow
 def test_without_a_compiler_for_the_engine_plans_run_in_python(tmp_path, monkeypatch):
-    from pytest_passbench.judge import native_library
+    def refuse(*_arguments, **_settings):
+        raise toolchain.CompileError("no compiler")
 
-    def refuse(*_arguments):
-        raise native_library.NoLibrary("no compiler")
-
-    monkeypatch.setattr(native_library, "_build", refuse)
+    monkeypatch.setattr(toolchain, "build", refuse)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     descriptor.cache_clear()
     try:

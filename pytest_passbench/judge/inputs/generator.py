@@ -26,7 +26,8 @@ import numpy as np
 import torch
 
 from pytest_passbench.judge.inputs.distribution import ASIDE, NARROWER, Draw, Integers, Normal, TwoValues
-from pytest_passbench.judge.native_library import NoLibrary, compiled
+from pytest_passbench.judge.native_library import compiled
+from pytest_passbench.kernels.toolchain import CompileError
 from pytest_passbench.plans.launch import ITEM_BYTES
 
 SOURCE = Path(__file__).with_name("native") / "generate.cpp"
@@ -52,16 +53,16 @@ class _Input(ctypes.Structure):
 
 
 def load() -> ctypes.CDLL:
-    """Return the compiled generator. Raises NoLibrary."""
+    """Return the compiled generator. Raises CompileError."""
     with compiled(SOURCE) as path:
         try:
             return ctypes.CDLL(str(path))
         except OSError as error:
-            raise NoLibrary(f"the compiled library does not load: {error}") from error
+            raise CompileError(f"the compiled library does not load: {error}") from error
 
 
 class Native:
-    """The compiled generator. ``cipher`` is one of the three; the fastest is the default. Raises NoLibrary."""
+    """The compiled generator. ``cipher`` is one of the three; the fastest is the default. Raises CompileError."""
 
     def __init__(self, cipher: int | None = None) -> None:
         self.library: Any = load()
@@ -216,5 +217,5 @@ def default() -> Generator:
     """Return the fastest generator that works here. It is chosen once per process."""
     try:
         return Native()
-    except NoLibrary as error:
+    except CompileError as error:
         return Portable(str(error))

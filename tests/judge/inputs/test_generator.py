@@ -27,7 +27,7 @@ from pytest_passbench.judge.inputs.generator import (
     load,
 )
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
-from pytest_passbench.judge.native_library import NoLibrary
+from pytest_passbench.kernels.toolchain import CompileError
 
 KEY = bytes(range(32))
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -44,7 +44,7 @@ def generators() -> list[Generator]:
     found: list[Generator] = [Portable("tests")]
     try:
         return found + [Native(cipher) for cipher in range(Native().cipher + 1)]
-    except NoLibrary:
+    except CompileError:
         return found
 
 
@@ -273,7 +273,7 @@ def test_both_forms_of_aes_write_the_same():
 def test_without_a_compiler_the_values_come_from_numpy_and_the_record_says_so(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    with pytest.raises(NoLibrary, match="no C\\+\\+ compiler"):
+    with pytest.raises(CompileError, match="no C\\+\\+ compiler"):
         load()
     assert "Philox" in default.__wrapped__().name
     assert "no C++ compiler found" in default.__wrapped__().name
