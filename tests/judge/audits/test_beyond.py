@@ -133,6 +133,23 @@ def test_rounding_that_an_attention_makes_large_is_no_mistake_and_a_mistake_ther
         assert judged(eager, near, halves, -5, "for huge inputs", [-11]).broken, seed
 
 
+def outputs(value):
+    form = OutputForm(KIND_TENSOR, "float32", "cpu", tuple(value.shape), tuple(value.stride()))
+    return [Output(form, 0, value)]
+
+
+@pytest.mark.parametrize("error", [1e-2, 1e3])
+def test_what_is_usual_in_a_matrix_is_not_what_its_first_column_has(error):
+    """Of an upper triangle, the first column has a single element, which says nothing of the others' size."""
+    expected = torch.full((4096, 256), 1e3).triu()
+    expected[0, 0] = 1e-6
+    answer = expected.clone()
+    answer[4000, 0] = error
+    verdict = judged(outputs(expected), [], outputs(answer), -5, "for huge inputs", [-11])
+    assert verdict.broken == (error > 1)
+    assert verdict.worst.startswith("output 0[4000, 0]: expected 0, got 1000 ") == (error > 1)
+
+
 @pytest.mark.parametrize("shape", [(2,), (4, 1)])
 def test_an_answer_of_another_form_is_wrong_there_too(shape):
     form, other = (OutputForm(KIND_TENSOR, "float32", "cpu", sizes, (1,) * len(sizes)) for sizes in ((4,), shape))
