@@ -49,25 +49,23 @@ def compiler() -> str:
 def build(
     command: Sequence[str], target: Path, where: str, *, source: str | None = None, timeout: float | None = None
 ) -> None:
-    """Compile into a new file, then rename it to ``target``: if two processes do so at once, either result is right.
+    """Compile in a new folder, then rename to ``target``: if two processes do so at once, either result is right.
 
     ``source`` is the compiler's input, if that is no file. ``timeout`` is in seconds. Raises :class:`CompileError`,
     which names ``where``.
     """
-    handle, scratch = tempfile.mkstemp(suffix=".so", dir=target.parent)
-    os.close(handle)
-    line, plain, name = [*command, "-o", scratch], {**os.environ, "LC_ALL": "C"}, Path(command[0]).name
+    plain, name = {**os.environ, "LC_ALL": "C"}, Path(command[0]).name
     try:
-        done = subprocess.run(
-            line, input=source, capture_output=True, text=True, check=False, env=plain, timeout=timeout
-        )
-        if done.returncode:
-            raise CompileError(f"{name} failed:\n{done.stderr.strip()}", where=where)
-        Path(scratch).rename(target)
+        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+            line = [*command, "-o", f"{scratch}/{target.name}"]
+            done = subprocess.run(
+                line, input=source, capture_output=True, text=True, check=False, env=plain, timeout=timeout
+            )
+            if done.returncode:
+                raise CompileError(f"{name} failed:\n{done.stderr.strip()}", where=where)
+            Path(scratch, target.name).rename(target)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CompileError(f"{name} did not run: {error}", where=where) from error
-    finally:
-        Path(scratch).unlink(missing_ok=True)
 
 
 def key(source: str, options: tuple[str, ...], compiler: str) -> str:

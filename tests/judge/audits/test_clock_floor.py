@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain, repeat
 from types import SimpleNamespace
 
 import pytest
@@ -224,10 +225,16 @@ def test_calls_that_take_far_longer_than_what_they_cost_are_held_to_no_floor(
     assert bool(floor.findings()) == held
 
 
-@pytest.mark.parametrize(("suspected", "accused"), [(False, False), (True, True)])
-def test_tries_that_leave_it_open_clear_nobody_who_was_below_the_floor_before(monkeypatch, suspected, accused):
+@pytest.mark.parametrize(
+    ("suspected", "later", "accused"), [(False, 0.01, False), (True, 0.01, True), (True, -0.05, False)]
+)
+def test_tries_that_leave_it_open_decide_by_their_sum_about_who_was_below_the_floor_before(
+    monkeypatch, suspected, later, accused
+):
+    excesses = chain([0.01], repeat(later))
     monkeypatch.setattr(clock_floor, "PAUSE", 0.0)
-    monkeypatch.setattr(ClockFloor, "_floor", lambda _self: (0.01, "too short"))
+    monkeypatch.setattr(ClockFloor, "_floor", lambda _self: (next(excesses), "too short"))
+    monkeypatch.setattr(ClockFloor, "_kernels_count", lambda *_: False)
     bench = SimpleNamespace(deadline=Deadline(10.0), secret=SimpleNamespace(stream=lambda _name: None))
     floor = ClockFloor(CLOCK, TEMPLATE, bench, None, measured(2.0, 0.01), 3, suspected)
     assert bool(floor.findings()) == accused

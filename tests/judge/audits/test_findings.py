@@ -10,6 +10,9 @@ import torch
 
 from pytest_passbench.core.record import Finding
 from pytest_passbench.core.settings import Settings
+from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.forks import ArmFailed
+from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.audits import auditor
 from pytest_passbench.judge.audits.findings import violation
 from shared.workspace import make_cpp_pass
@@ -75,6 +78,22 @@ def test_all_evidence_of_a_measured_candidate_becomes_findings(monkeypatch):
     audit = auditor.Auditor(Settings(), None, None, 1)
     audit.measured(None, clock, SimpleNamespace(standings={}), {"candidate": 1e-6}, SimpleNamespace(), None)
     assert [finding.rule for finding in audit.findings] == [*kinds, "floor", "plausible"]
+
+
+def test_a_candidate_that_fails_while_it_is_measured_anew_is_not_rid_of_the_finding(monkeypatch):
+    for kind in ("strays", "excess", "others", "slowed", "first_call"):
+        monkeypatch.setattr(auditor.evidence, kind, lambda *_: [])
+    floor = SimpleNamespace(findings=lambda: [violation("clock", "floor", "floor")])
+    monkeypatch.setattr(auditor, "ClockFloor", lambda *_: floor)
+    clock = SimpleNamespace(runners={CANDIDATE: None}, calls=1, slowed_pairs=lambda: (0, 0))
+
+    def crash():
+        raise ArmFailed(CANDIDATE, ArmFailure("crash", "run", "killed"))
+
+    audit = auditor.Auditor(Settings(), None, None, 1)
+    with pytest.raises(ArmFailed):
+        audit.measured(None, clock, SimpleNamespace(standings={}), {}, SimpleNamespace(), crash)
+    assert audit.violated
 
 
 def note(rule):
