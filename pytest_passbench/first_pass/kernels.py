@@ -17,7 +17,7 @@ from pytest_passbench.first_pass.values import TensorForm
 from pytest_passbench.fusion import Unsupported
 from pytest_passbench.fusion.columns import joined
 from pytest_passbench.fusion.ir import Buffer, Nest, Trace
-from pytest_passbench.fusion.schedule import schedule
+from pytest_passbench.fusion.schedule import nests
 
 GENERIC = torch.bfloat16
 """The dtype that stands for any floating dtype if matches differ in dtype alone."""
@@ -161,7 +161,7 @@ def _meta(form: TensorForm, order: tuple[int, ...] | None, dtype: torch.dtype) -
 
 def _scheduled(traces: Sequence[Trace], generic: torch.dtype | None) -> tuple[Trace, list[Nest]]:
     whole = replace(joined(traces), generic=generic)
-    return whole, schedule(whole)
+    return whole, nests(whole)
 
 
 def _other_sizes(real: Sizes) -> Iterator[Sizes]:

@@ -21,7 +21,7 @@ from pytest_passbench.first_pass.naming import named
 from pytest_passbench.fusion import Unsupported
 from pytest_passbench.fusion.ir import HALVES, Trace
 from pytest_passbench.fusion.regions import PRODUCTS, called
-from pytest_passbench.fusion.schedule import schedule
+from pytest_passbench.fusion.schedule import nests
 from pytest_passbench.fusion.trace import Recorder, trace
 
 _FREE = frozenset({
@@ -99,7 +99,7 @@ def part(form: GraphForm, nodes: Sequence[Node]) -> Part:
     if all(form.call(node).op == "getitem" for node in nodes):
         raise Unsupported("a run of subscripts alone, whose pattern would match too much")
     result = Part(form, tuple(nodes), tuple(arguments), returned, named(form, arguments, nodes))
-    schedule(result.trace([_value(form, argument) for argument in arguments]))
+    nests(result.trace([_value(form, argument) for argument in arguments]))
     return result
 
 

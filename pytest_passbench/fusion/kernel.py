@@ -15,6 +15,7 @@ from pytest_passbench.fusion.columns import size as size_of
 from pytest_passbench.fusion.cpp import RESERVED, Printer
 from pytest_passbench.fusion.ir import Buffer, Nest, Trace, below, c_type
 from pytest_passbench.fusion.prelude import prelude
+from pytest_passbench.fusion.products import Product
 from pytest_passbench.fusion.schedule import schedule
 from pytest_passbench.fusion.trace import trace
 from pytest_passbench.kernels import cpp
@@ -102,14 +103,18 @@ class Source:
         return f"{prelude(self.function)}\n{self.function}"
 
 
-def source(name: str, nests: Sequence[Nest], generic: torch.dtype | None = None) -> Source:
-    """Return the C++ text of a function that runs nests. Nests that differ in sizes alone have the same text."""
-    written = {store.access.buffer for nest in nests for store in nest.stores}
+def source(name: str, steps: Sequence[Nest | Product], generic: torch.dtype | None = None) -> Source:
+    """Return the C++ text of a function that runs nests and products. Those that differ in sizes alone have one text."""
+    nests = [step for step in steps if isinstance(step, Nest)]
+    products = [step for step in steps if isinstance(step, Product)]
+    written = {store.access.buffer for nest in nests for store in nest.stores} | {each.result for each in products}
     read = {x.access.buffer for nest in nests for x in below(nest.stores) if x.access}
+    read.update(buffer for each in products for buffer in each.buffers)
     buffers = sorted((buffer for buffer in written | read if buffer), key=lambda buffer: buffer.number)
     names = pointers(buffers)
-    lines = [line for nest in nests for line in Printer(nest, names, generic).text()]
-    if len(nests) == 1:  # only one of several nests needs a block of its own
+    lines = [line for step in steps for line in
+             ([step.line(names)] if isinstance(step, Product) else Printer(step, names, generic).text())]  # fmt: skip
+    if len(steps) == len(nests) == 1:  # only one of several nests needs a block of its own
         lines = [line.removeprefix("  ") for line in lines[1:-1]]
     body, sizes = with_sizes("\n".join(f"  {line}" for line in lines))
     body, numbers = with_numbers(body)

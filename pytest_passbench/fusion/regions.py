@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from pytest_passbench.fusion.elements import UNARY
 from pytest_passbench.fusion.ir import Unsupported, Value
 from pytest_passbench.fusion.kernel import kernel
+from pytest_passbench.fusion.products import eager_is_slow
 from pytest_passbench.fusion.schedule import schedule
 from pytest_passbench.fusion.trace import trace
 from pytest_passbench.plans.launch import MAX_ARGUMENTS, MAX_SOURCE_CHARACTERS
@@ -29,10 +30,11 @@ PRODUCTS = frozenset({
     "scaled_dot_product_attention", "multi_head_attention_forward", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
     "conv_transpose2d", "conv_transpose3d", "convolution", "cdist",
 })  # fmt: skip
-"""The operators that are left to eager, as :mod:`pytest_passbench.suite.opnames` calls them.
-
-On meta tensors most would import torch's compiler, which takes seconds.
-"""
+"""The operators that are left to eager, as :mod:`pytest_passbench.suite.opnames` calls them."""
+IN_HALVES = frozenset({
+    "linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "conv1d", "conv2d", "conv3d",
+})  # fmt: skip
+"""Those of them that have kernels for half precision, for machines on which eager's are slow."""
 LANE_BY_LANE = frozenset(name for name, text in UNARY.items() if text.startswith("each("))
 """Operators that a fused kernel computes one element at a time, while eager's kernels use vector registers."""
 LANE_BY_LANE_COST = 8
@@ -59,13 +61,13 @@ def reason(node: Node) -> str:
     """Return why the generator has no kernel for a node's call, or nothing if it has one."""
     if node.op not in ("call_function", "call_method"):
         return f"a {node.op}"
-    if op_name(node) in PRODUCTS:
-        return f"{op_name(node)} stays eager's"
     if not node.all_input_nodes:
         return "a call on no tensor"
     leaves = pytree.tree_leaves(node.meta["val"])
     if not leaves or not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
         return "a result that is not a tensor"
+    if op_name(node) in PRODUCTS and not (op_name(node) in IN_HALVES and eager_is_slow(leaves[0].dtype)):
+        return f"{op_name(node)} stays eager's"
     inputs = list(node.all_input_nodes)
     try:
         recorded = trace(_call(node, inputs), [value.meta["val"] for value in inputs], overwrite=not _is_shared(node))

@@ -15,6 +15,7 @@ from pytest_passbench.fusion.ir import (
     Access,
     Affine,
     Buffer,
+    Call,
     Index,
     Loops,
     Nest,
@@ -29,35 +30,41 @@ from pytest_passbench.fusion.ir import (
 from pytest_passbench.fusion.lower import Lowering, Needed, Rule, address, to_be_stored
 from pytest_passbench.fusion.pieces import RULES as PIECES
 from pytest_passbench.fusion.pieces import Piece, cut, joined_element, whole
+from pytest_passbench.fusion.products import MAKERS, Product
 
 RULES = {
     **elements.RULES, **reductions.RULES, **lookups.RULES, **windows.RULES,
-    **dict.fromkeys(PIECES, Rule(to_be_stored)), "cat": Rule(joined_element, exact=True),
+    **dict.fromkeys((*PIECES, *MAKERS), Rule(to_be_stored)), "cat": Rule(joined_element, exact=True),
 }  # fmt: skip
-"""The rules by the operator's name. A result that is stored by pieces, except that of ``cat``, has its own loops."""
+"""The rules by the operator's name. A result that is stored by pieces, except that of ``cat``, has its own loops, and
+a product has none."""
 ROUNDS = 200
 """How often scheduling may begin again: each time one more buffer is stored, or has loops of its own."""
 
 
 @dataclass
 class Group:
-    """Pieces that are stored in the same loops. With ``alone`` it is part of a buffer, and nothing else joins it."""
+    """Pieces that are stored in the same loops. With ``alone`` it is part of a buffer, and nothing else joins it.
+
+    ``product`` is the call of a product, which has no loops.
+    """
 
     loops: Loops
     pieces: list[Piece] = field(default_factory=list)
     alone: bool = False
+    product: Call | None = None
 
 
-def schedule(trace: Trace) -> list[Nest]:
-    """Return the nests that compute a trace's results, in order. Raises Unsupported for a call without a rule.
+def schedule(trace: Trace) -> list[Nest | Product]:
+    """Return the nests and products that compute a trace's results, in order.
 
-    A result that is (a view of) an input is not computed.
+    A result that is (a view of) an input is not computed. Raises Unsupported for a call without a rule.
     """
     stored = {value.buffer for value in trace.results if value.buffer.argument is None}
     apart: set[Buffer] = set()
     for _ in range(ROUNDS):
         try:
-            return [_nest(group.loops, _stores(group, stored, trace.generic)) for group in _groups(stored, apart)]
+            return [_step(group, stored, trace.generic) for group in _groups(stored, apart)]
         except _Unfit as cause:
             buffer, piece = cause.buffer, cause.piece
             if buffer not in stored:
@@ -70,12 +77,31 @@ def schedule(trace: Trace) -> list[Nest]:
     raise Unsupported("too many buffers in between")
 
 
+def nests(trace: Trace) -> list[Nest]:
+    """Return the nests that compute a trace's results without a product. Raises Unsupported if there is one."""
+    steps = []
+    for step in schedule(trace):
+        if isinstance(step, Product):
+            raise Unsupported(f"{step.name} stays eager's")
+        steps.append(step)
+    return steps
+
+
 class _Unfit(Exception):
     """A piece that cannot be computed until a buffer is stored, or that needs loops of its own."""
 
     def __init__(self, buffer: Buffer, piece: Piece) -> None:
         super().__init__(buffer, piece)
         self.buffer, self.piece = buffer, piece
+
+
+def _step(group: Group, stored: set[Buffer], generic: torch.dtype | None) -> Nest | Product:
+    if group.product is None:
+        return _nest(group.loops, _stores(group, stored, generic))
+    for value in group.product.values():
+        if value.buffer.argument is None and value.buffer not in stored:
+            raise _Unfit(value.buffer, group.pieces[0])
+    return MAKERS[group.product.name](group.product)
 
 
 def _stores(group: Group, stored: set[Buffer], generic: torch.dtype | None) -> tuple[Store, ...]:
@@ -116,7 +142,9 @@ def _groups(stored: Set[Buffer], apart: Set[Buffer]) -> list[Group]:
         call = buffer.maker
         if not math.prod(buffer.sizes) or call is None:
             continue
-        if call.name in PIECES and not buffer.place:
+        if call.name in MAKERS:
+            groups.append(Group(Loops((1,)), [whole(buffer)], alone=True, product=call))
+        elif call.name in PIECES and not buffer.place:
             pieces = [piece for piece in PIECES[call.name](call, buffer) if math.prod(piece.sizes)]
             for (_sizes, loops), parts in groupby(pieces, key=lambda piece: (piece.sizes, _loops(piece, stored))):
                 groups.append(Group(loops, list(parts), alone=True))

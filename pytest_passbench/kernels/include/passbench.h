@@ -36,6 +36,11 @@
 #define PB_REGISTER(out) #out "x"
 #define PB_HALF
 #endif
+#if defined(PB_HALF) && defined(__FMA__) && defined(__has_builtin)
+#if __has_builtin(__builtin_ia32_vfmaddps256)
+#define PB_FUSED  // the compiler chooses which operand the result takes the place of
+#endif
+#endif
 
 namespace pb {
 
@@ -258,11 +263,16 @@ inline vec relu(vec x) { return x < 0 ? vec{} : x; }
 
 // Returns a * b + c, rounded once where the machine has an instruction for it, whatever the compiler may contract.
 template <class V> inline V fma(V a, V b, V c) {
-#if defined(PB_HALF) && defined(__FMA__)  // GCC would split a loop over 16 lanes
-  if constexpr (std::is_same_v<std::remove_reference_t<decltype(a[0])>, float>)
-    asm("vfmadd213ps %2, %1, %0" : PB_REGISTER(+)(a) : PB_REGISTER()(b), PB_REGISTER()(c));
-  else
-    asm("vfmadd213pd %2, %1, %0" : PB_REGISTER(+)(a) : PB_REGISTER()(b), PB_REGISTER()(c));
+  [[maybe_unused]] constexpr bool single = std::is_same_v<std::remove_reference_t<decltype(a[0])>, float>;
+#if defined(PB_FUSED) && defined(__AVX512F__)  // GCC would split a loop over 16 lanes
+  if constexpr (single) return __builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4);
+  else return __builtin_ia32_vfmaddpd512_mask(a, b, c, -1, 4);
+#elif defined(PB_FUSED)
+  if constexpr (single) return __builtin_ia32_vfmaddps256(a, b, c);
+  else return __builtin_ia32_vfmaddpd256(a, b, c);
+#elif defined(PB_HALF) && defined(__FMA__)
+  if constexpr (single) asm("vfmadd213ps %2, %1, %0" : PB_REGISTER(+)(a) : PB_REGISTER()(b), PB_REGISTER()(c));
+  else asm("vfmadd213pd %2, %1, %0" : PB_REGISTER(+)(a) : PB_REGISTER()(b), PB_REGISTER()(c));
   return a;
 #else
   return a * b + c;
