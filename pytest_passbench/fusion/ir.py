@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
@@ -148,6 +149,32 @@ class Loops:
         rank = 1 + max((d for d, _step in places if d is not None), default=-1)
         loops = [[loop for loop, (d, _step) in enumerate(places) if d == place] for place in range(rank)]
         return [(math.prod(self.sizes[i] for i in items), self.reduced >= set(items)) for items in loops]
+
+    @cached_property
+    def zero(self) -> Affine:
+        """The number 0."""
+        return Affine(0, (0,) * len(self.sizes))
+
+    @cached_property
+    def home(self) -> Index:
+        """The index of a tensor over all dimensions."""
+        steps = [(d, step * (size > 1)) for (d, step), size in zip(self.places(), self.sizes, strict=True)]
+        rank = len(self.dimensions())
+        return tuple(Affine(0, tuple(step * (d == dim) for d, step in steps)) for dim in range(rank))
+
+    def forms(self) -> Iterator[tuple[tuple[int, ...], Index]]:
+        """Yield the sizes of tensors that fit in the domain, each with its index.
+
+        They are over all dimensions, or over the unreduced ones, with a size of 1 or nothing for the others.
+        """
+        dims = list(zip(self.dimensions(), self.home, strict=True))
+        every = [(size, at) for (size, _reduced), at in dims]
+        ones = [(1, self.zero) if reduced else (size, at) for (size, reduced), at in dims]
+        unreduced = [(size, at) for (size, reduced), at in dims if not reduced]
+        for form in (every, ones, unreduced):
+            yield tuple(size for size, _at in form), tuple(at for _size, at in form)
+        if self == Loops((1,)):
+            yield (), ()
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,13 @@ from collections.abc import Sequence
 import torch
 
 from pytest_passbench.fusion.ir import Affine, Call, Expression, Index, Kind, Loops, Unsupported, Value, kind_of
-from pytest_passbench.fusion.lower import EXACT, Lowering, Rule, rules_into
+from pytest_passbench.fusion.lower import EXACT, Lowering, rule
 
-RULES: dict[str, Rule] = {}
-"""The rules by the operator's name."""
 MOST_PLACES, MOST_BINS = 8, 32
 """The most places along its dimension that a scatter may fill, and the most bins of a histogram. For each of them a
 kernel reads all indices or elements: with more of them it is slower than eager (figures: benchmarks/LOG.md)."""
 COUNTED_BY_HALVES = 256
 """The greatest number up to which bfloat16 holds every whole number: eager counts no further in it."""
-
-rule = rules_into(RULES)
 
 
 def _whole(lowering: Lowering, value: Value, index: Index) -> Expression:
@@ -27,7 +23,7 @@ def _whole(lowering: Lowering, value: Value, index: Index) -> Expression:
 
 def _instead(index: Index, dims: Sequence[int], lowering: Lowering) -> Index:
     """Return an index that is 0 in some dimensions."""
-    return tuple(Affine(0, lowering.zero) if d in dims else at for d, at in enumerate(index))
+    return tuple(lowering.zero if d in dims else at for d, at in enumerate(index))
 
 
 @rule("embedding", "index_select", exact=True)
@@ -36,7 +32,7 @@ def _rows(lowering: Lowering, call: Call, index: Index) -> Expression:
     table, numbers = (a["weight"], a["indices"]) if call.name == "embedding" else (a["self"], a["index"])
     dim, rank = a.get("dim", 0) % len(table.sizes), len(numbers.sizes)
     at = _whole(lowering, numbers, index[dim : dim + rank])
-    rest = (*index[:dim], Affine(0, lowering.zero), *index[dim + rank :])
+    rest = (*index[:dim], lowering.zero, *index[dim + rank :])
     return lowering.read(table, rest, ((at, table.strides[dim]),))
 
 
@@ -55,8 +51,8 @@ def _index(lowering: Lowering, call: Call, index: Index) -> Expression:
         raise Unsupported("a subscript with a mask, or with tensors apart")
     rank = max(len(subscripts[d].sizes) for d in dims)
     place = index[dims[0] : dims[0] + rank]
-    rest = [*index[: dims[0]], *[Affine(0, lowering.zero)] * len(dims), *index[dims[0] + rank :]]
-    rest += [Affine(0, lowering.zero)] * (len(value.sizes) - len(rest))
+    rest = [*index[: dims[0]], *[lowering.zero] * len(dims), *index[dims[0] + rank :]]
+    rest += [lowering.zero] * (len(value.sizes) - len(rest))
     lookups = []
     for d in dims:
         at = lowering.cast(lowering.operand(subscripts[d], place), Kind.WHOLE)

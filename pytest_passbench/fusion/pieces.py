@@ -10,7 +10,7 @@ from functools import partial
 
 from pytest_passbench.fusion.elements import moved
 from pytest_passbench.fusion.ir import Buffer, Call, Expression, Index, Unsupported, Value, kind_of
-from pytest_passbench.fusion.lower import Lowering, Needed
+from pytest_passbench.fusion.lower import Lowering, Needed, rule
 from pytest_passbench.fusion.windows import numbers
 
 
@@ -42,17 +42,22 @@ def whole(buffer: Buffer) -> Piece:
     return Piece(buffer, buffer.sizes, buffer.strides, 0)
 
 
-RULES: dict[str, Callable[[Call, Buffer], Iterator[Piece]]] = {}
+_Pieces = Callable[[Call, Buffer], Iterator[Piece]]
+PIECES: dict[str, _Pieces] = {}
 """The pieces of a call's result, by the operator's name. They are stored in order."""
 
-_Rule = Callable[[Call, Buffer], Iterator[Piece]]
+
+def to_be_stored(_lowering: Lowering, call: Call, _index: Index) -> Expression:
+    """Raise Needed: the rule of an operator whose result is read from memory alone."""
+    raise Needed(call.results[0])
 
 
-def rule(*names: str) -> Callable[[_Rule], _Rule]:
-    """Return a decorator that makes a function the rule of the operators with these names."""
+def by_pieces(*names: str) -> Callable[[_Pieces], _Pieces]:
+    """Return a decorator that enters a function as the pieces of what operators with these names return."""
 
-    def enter(function: _Rule) -> _Rule:
-        RULES.update(dict.fromkeys(names, function))
+    def enter(function: _Pieces) -> _Pieces:
+        PIECES.update(dict.fromkeys(names, function))
+        rule(*names)(to_be_stored)
         return function
 
     return enter
@@ -63,7 +68,7 @@ def _part(buffer: Buffer, starts: Sequence[int], value: Value) -> Piece:
     return Piece(buffer, value.sizes, buffer.strides, offset, value)
 
 
-@rule("cat")
+@by_pieces("cat")
 def _cat(call: Call, buffer: Buffer) -> Iterator[Piece]:
     dim = call.arguments["dim"] % len(buffer.sizes)
     for start, value in joined(call):
@@ -79,7 +84,8 @@ def joined(call: Call) -> Iterator[tuple[int, Value]]:
             start += value.sizes[dim]
 
 
-def joined_element(lowering: Lowering, call: Call, index: Index) -> Expression:
+@rule("cat", exact=True)
+def _joined_element(lowering: Lowering, call: Call, index: Index) -> Expression:
     """Return the element of a ``cat`` where the loops stay within one of its tensors. Raises Needed elsewhere."""
     buffer = call.results[0]
     dim = call.arguments["dim"] % len(buffer.sizes)
@@ -127,7 +133,7 @@ def _joints(buffer: Buffer, stored: Set[Buffer]) -> Iterator[tuple[int, Call]]:
                     yield dim + shift, maker
 
 
-@rule("stack")
+@by_pieces("stack")
 def _stack(call: Call, buffer: Buffer) -> Iterator[Piece]:
     dim = call.arguments["dim"] % len(buffer.sizes)
     strides = tuple(stride for d, stride in enumerate(buffer.strides) if d != dim)
@@ -135,7 +141,7 @@ def _stack(call: Call, buffer: Buffer) -> Iterator[Piece]:
         yield Piece(buffer, value.sizes, strides, place * buffer.strides[dim], value)
 
 
-@rule("constant_pad_nd")
+@by_pieces("constant_pad_nd")
 def _pad(call: Call, buffer: Buffer) -> Iterator[Piece]:
     value, widths, rank = call.arguments["self"], call.arguments["pad"], len(buffer.sizes)
     before = [widths[2 * place] if 2 * place < len(widths) else 0 for place in reversed(range(rank))]
@@ -146,7 +152,7 @@ def _pad(call: Call, buffer: Buffer) -> Iterator[Piece]:
     yield _part(buffer, before, value)
 
 
-@rule("repeat")
+@by_pieces("repeat")
 def _repeat(call: Call, buffer: Buffer) -> Iterator[Piece]:
     value, times = call.arguments["self"], call.arguments["repeats"]
     sizes = (*[1] * (len(times) - len(value.sizes)), *value.sizes)
@@ -156,7 +162,7 @@ def _repeat(call: Call, buffer: Buffer) -> Iterator[Piece]:
     yield Piece(buffer, dims, tuple(strides), 0, value, lambda index: index[1::2][len(times) - rank :])
 
 
-@rule("pixel_shuffle", "pixel_unshuffle")
+@by_pieces("pixel_shuffle", "pixel_unshuffle")
 def _pixels(call: Call, buffer: Buffer) -> Iterator[Piece]:
     value = call.arguments["self"]
     *lead, channels, height, width = value.sizes if call.name == "pixel_unshuffle" else buffer.sizes
@@ -171,7 +177,7 @@ def _pixels(call: Call, buffer: Buffer) -> Iterator[Piece]:
     yield Piece(buffer, dims, strides, 0, Value(value.buffer, dims, origin, value.offset))
 
 
-@rule("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+@by_pieces("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
 def _nearest(call: Call, buffer: Buffer) -> Iterator[Piece]:
     value = call.arguments["self"]
     factors = [new // size for new, size in zip(buffer.sizes, value.sizes, strict=True)]
@@ -201,7 +207,7 @@ def _with(items: list[int], place: int, item: int) -> list[int]:
     return [*items[:place], item, *items[place + 1 :]]
 
 
-@rule("roll")
+@by_pieces("roll")
 def _roll(call: Call, buffer: Buffer) -> Iterator[Piece]:
     value, rank = call.arguments["self"], len(buffer.sizes)
     dims = call.arguments["dims"]
@@ -217,7 +223,7 @@ def _roll(call: Call, buffer: Buffer) -> Iterator[Piece]:
             yield _part(buffer, to, Value(value.buffer, tuple(sizes), value.strides, offset))
 
 
-@rule("im2col", "col2im")
+@by_pieces("im2col", "col2im")
 def _columns(call: Call, buffer: Buffer) -> Iterator[Piece]:
     """Yield the columns of an image's windows, or the image that columns are put back into.
 

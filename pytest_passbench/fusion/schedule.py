@@ -9,13 +9,11 @@ from itertools import groupby
 
 import torch
 
-from pytest_passbench.fusion import elements, lookups, reductions, windows
+from pytest_passbench.fusion import lookups, reductions  # noqa: F401  # they enter their rules
 from pytest_passbench.fusion.ir import (
     REGISTER,
     Access,
-    Affine,
     Buffer,
-    Index,
     Loops,
     Nest,
     Store,
@@ -26,15 +24,9 @@ from pytest_passbench.fusion.ir import (
     below,
     crosses,
 )
-from pytest_passbench.fusion.lower import Lowering, Needed, Rule, address, to_be_stored
-from pytest_passbench.fusion.pieces import RULES as PIECES
-from pytest_passbench.fusion.pieces import Piece, cut, joined_element, whole
+from pytest_passbench.fusion.lower import RULES, Lowering, Needed, address
+from pytest_passbench.fusion.pieces import PIECES, Piece, cut, whole
 
-RULES = {
-    **elements.RULES, **reductions.RULES, **lookups.RULES, **windows.RULES,
-    **dict.fromkeys(PIECES, Rule(to_be_stored)), "cat": Rule(joined_element, exact=True),
-}  # fmt: skip
-"""The rules by the operator's name. A result that is stored by pieces, except that of ``cat``, has its own loops."""
 ROUNDS = 200
 """How often scheduling may begin again: each time one more buffer is stored, or has loops of its own."""
 
@@ -80,33 +72,17 @@ class _Unfit(Exception):
 
 def _stores(group: Group, stored: set[Buffer], generic: torch.dtype | None) -> tuple[Store, ...]:
     inside = {piece.buffer for piece in group.pieces if piece.value is None}
-    lowering = Lowering(group.loops, stored, inside, RULES, generic)
+    lowering = Lowering(group.loops, stored - inside, generic)
     stores = []
     for piece in group.pieces:
+        index = next(index for sizes, index in group.loops.forms() if sizes == piece.sizes)
+        place = Value(piece.buffer, piece.sizes, piece.strides, piece.offset)
         try:
-            stores.append(_store(lowering, piece))
+            value = piece.element(lowering, index)
         except Needed as need:
             raise _Unfit(need.buffer, piece) from None
+        stores.append(Store(Access(piece.buffer, address(place, index, group.loops.zero)), value))
     return tuple(stores)
-
-
-def _store(lowering: Lowering, piece: Piece) -> Store:
-    index = fit(lowering.loops, piece.sizes, lowering)
-    assert index is not None
-    place = Value(piece.buffer, piece.sizes, piece.strides, piece.offset)
-    return Store(Access(piece.buffer, address(place, index, lowering.zero)), piece.element(lowering, index))
-
-
-def fit(loops: Loops, sizes: tuple[int, ...], lowering: Lowering) -> Index | None:
-    """Return the index of a tensor of ``sizes`` in a domain, over all or the unreduced dimensions, else None."""
-    zero, dims = Affine(0, lowering.zero), loops.dimensions()
-    if sizes == tuple(size for size, _reduced in dims):
-        return lowering.home
-    if sizes == tuple(1 if reduced else size for size, reduced in dims):
-        return tuple(zero if reduced else at for (_size, reduced), at in zip(dims, lowering.home, strict=True))
-    if sizes == tuple(size for size, reduced in dims if not reduced) or (not sizes and loops == Loops((1,))):
-        return tuple(at for (_size, reduced), at in zip(dims, lowering.home, strict=True) if not reduced and sizes)
-    return None
 
 
 def _groups(stored: Set[Buffer], apart: Set[Buffer]) -> list[Group]:
@@ -134,7 +110,7 @@ def _loops(piece: Piece, stored: Set[Buffer]) -> Loops:
     if piece.value is not None and buffer in stored:
         return Loops(piece.sizes or (1,))
     for loops in _reductions(buffer, stored, set()):
-        if fit(loops, piece.sizes, Lowering(loops, set(), set(), {})) is not None:
+        if piece.sizes in (sizes for sizes, _index in loops.forms()):
             return loops
     return Loops(piece.sizes or (1,))
 

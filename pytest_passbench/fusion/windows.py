@@ -9,12 +9,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.fusion.ir import Affine, Call, Expression, Index, Kind, Loops
-from pytest_passbench.fusion.lower import Lowering, Rule, rules_into
-
-RULES: dict[str, Rule] = {}
-"""The rules by the operator's name."""
-
-rule = rules_into(RULES)
+from pytest_passbench.fusion.lower import Lowering, rule
 
 
 def numbers(item: Any, rank: int, default: Any = None) -> list[int]:
@@ -104,7 +99,7 @@ def adaptive(call: Call) -> Loops:
 
 @rule("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d", loops=adaptive)
 def _adaptive_pool(lowering: Lowering, call: Call, _index: Index) -> Expression:
-    value, rank, loops = call.arguments["self"], _rank(call), len(lowering.zero)
+    value, rank, loops = call.arguments["self"], _rank(call), len(lowering.loops.sizes)
     lookups, inside, count = [], lowering.truth(True), lowering.number(1)
     for axis in range(-rank, 0):
         size, new = value.sizes[axis], call.results[0].sizes[axis]
@@ -119,9 +114,8 @@ def _adaptive_pool(lowering: Lowering, call: Call, _index: Index) -> Expression:
         count = lowering.apply("{0} * {1}", count, length)
         bound = lowering.apply("lesser({0}, {1} - 1)", at, last, kind=Kind.WHOLE)
         lookups.append((bound, value.strides[axis]))
-    start = tuple(
-        Affine(0, lowering.zero) if d >= len(value.sizes) - rank else at for d, at in enumerate(lowering.home)
-    )
+    outside = len(value.sizes) - rank
+    start = (*lowering.home[:outside], *[lowering.zero] * rank)
     x = lowering.read(value, start, tuple(lookups))
     if "max" in call.name:
         return lowering.reduce("greatest", x)
