@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 import torch
 
+from pytest_passbench.core.grouping import reached
+
 C_TYPES = {
     torch.float32: "float", torch.bfloat16: "pb::bf16", torch.float16: "pb::f16", torch.bool: "bool",
     torch.int64: "int64_t", torch.int32: "int32_t", torch.int16: "int16_t", torch.int8: "int8_t",
@@ -276,14 +278,8 @@ class Nest:
 
 def below(stores: tuple[Store, ...]) -> list[Expression]:
     """Return all expressions that stores need, operands first."""
-    visited: set[Expression] = set()
-    front = [store.value for store in stores]
-    while front:
-        expression = front.pop()
-        if expression not in visited:
-            visited.add(expression)
-            front += expression.operands
-    return sorted(visited, key=lambda expression: expression.number)
+    needed = reached((store.value for store in stores), lambda expression: expression.operands)
+    return sorted(needed, key=lambda expression: expression.number)
 
 
 def accesses(stores: tuple[Store, ...]) -> list[Access]:

@@ -9,6 +9,7 @@ from itertools import groupby
 
 import torch
 
+from pytest_passbench.core.grouping import reached
 from pytest_passbench.fusion import lookups, reductions  # noqa: F401  # they enter their rules
 from pytest_passbench.fusion.ir import (
     REGISTER,
@@ -97,7 +98,7 @@ def _groups(stored: Set[Buffer], apart: Set[Buffer]) -> list[Group]:
             for (_sizes, loops), parts in groupby(pieces, key=lambda piece: (piece.sizes, _loops(piece, stored))):
                 groups.append(Group(loops, list(parts), alone=True))
         else:
-            reduces = any(_reductions(buffer, stored, set()))
+            reduces = any(_reductions(buffer, stored))
             pieces = [whole(buffer)] if reduces else cut(buffer, stored)
             for _sizes, parts in groupby(pieces, key=lambda piece: piece.sizes):
                 _join(groups, list(parts), stored, buffer in apart)
@@ -109,7 +110,7 @@ def _loops(piece: Piece, stored: Set[Buffer]) -> Loops:
     buffer = piece.value.buffer if isinstance(piece.value, Value) else piece.buffer
     if piece.value is not None and buffer in stored:
         return Loops(piece.sizes or (1,))
-    for loops in _reductions(buffer, stored, set()):
+    for loops in _reductions(buffer, stored):
         if piece.sizes in (sizes for sizes, _index in loops.forms()):
             return loops
     return Loops(piece.sizes or (1,))
@@ -131,18 +132,17 @@ def _sizes(loops: Loops) -> list[int]:
     return [size for size, _reduced in loops.dimensions()]
 
 
-def _reductions(buffer: Buffer, stored: Set[Buffer], known: set[Buffer]) -> Iterator[Loops]:
-    """Yield the loops of the reductions that a buffer is computed from, the nearest reduction first."""
-    if buffer in known or buffer.maker is None:
-        return
-    known.add(buffer)
-    call = buffer.maker
-    loops = RULES[call.name].loops if call.name in RULES else None
-    if loops and loops(call).reduced:
-        yield loops(call)
-    for value in call.values():
-        if value.buffer not in stored:
-            yield from _reductions(value.buffer, stored, known)
+def _reductions(buffer: Buffer, stored: Set[Buffer]) -> Iterator[Loops]:
+    """Yield the loops of the reductions that a buffer is computed from, those of its first operand first."""
+
+    def operands(of: Buffer) -> list[Buffer]:
+        values = list(of.maker.values()) if of.maker else []
+        return [value.buffer for value in reversed(values) if value.buffer not in stored]
+
+    for call in (item.maker for item in reached([buffer], operands)):
+        loops = RULES[call.name].loops if call and call.name in RULES else None
+        if call and loops and loops(call).reduced:
+            yield loops(call)
 
 
 # ---- a nest's loops

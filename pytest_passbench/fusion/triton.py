@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from pytest_passbench.core.grouping import reached
 from pytest_passbench.fusion.columns import SizedNumber
 from pytest_passbench.fusion.cpp import registers
 from pytest_passbench.fusion.ir import (
@@ -177,13 +178,11 @@ class _TritonPrinter:
 
     def _closure(self, goals: Iterable[Expression]) -> list[Expression]:
         """Return the values of a sweep that expressions need, and that are not defined yet."""
-        values, front = set[Expression](), list(goals)
-        while front:
-            x = front.pop()
-            if x not in values and x not in self.defined and not x.constant and self._full(x):
-                values.add(x)
-                front += x.operands
-        return sorted(values, key=lambda x: x.number)
+
+        def undefined(nodes: Iterable[Expression]) -> list[Expression]:
+            return [x for x in nodes if x not in self.defined and not x.constant and self._full(x)]
+
+        return sorted(reached(undefined(goals), lambda x: undefined(x.operands)), key=lambda x: x.number)
 
     def _defined(self, nodes: Iterable[Expression]) -> list[str]:
         lines = []
