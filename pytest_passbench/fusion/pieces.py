@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -145,8 +146,7 @@ def _stack(call: Call, buffer: Buffer) -> Iterator[Piece]:
 def _pad(call: Call, buffer: Buffer) -> Iterator[Piece]:
     value, widths, rank = call.arguments["self"], call.arguments["pad"], len(buffer.sizes)
     before = [widths[2 * place] if 2 * place < len(widths) else 0 for place in reversed(range(rank))]
-    after = [widths[2 * place + 1] if 2 * place < len(widths) else 0 for place in reversed(range(rank))]
-    if min(*before, *after, 0) < 0:
+    if min(widths, default=0) < 0:
         raise Unsupported("a margin below zero")
     yield Piece(buffer, buffer.sizes, buffer.strides, 0, call.arguments["value"])
     yield _part(buffer, before, value)
@@ -192,35 +192,20 @@ def _nearest(call: Call, buffer: Buffer) -> Iterator[Piece]:
     yield Piece(buffer, dims, tuple(strides), 0, value, lambda index: index[::2])
 
 
-_Box = tuple[list[int], list[int], list[int]]
-"""A part of a tensor: where it goes, where it is from, and its sizes."""
-
-
-def _rolled(part: _Box, dim: int, by: int) -> Iterator[_Box]:
-    """Yield the two parts that a part becomes when it is rolled along a dimension."""
-    to, origin, sizes = part
-    for start, first, size in ((by, 0, sizes[dim] - by), (0, sizes[dim] - by, by)):
-        yield _with(to, dim, start), _with(origin, dim, first), _with(sizes, dim, size)
-
-
-def _with(items: list[int], place: int, item: int) -> list[int]:
-    return [*items[:place], item, *items[place + 1 :]]
-
-
 @by_pieces("roll")
 def _roll(call: Call, buffer: Buffer) -> Iterator[Piece]:
-    value, rank = call.arguments["self"], len(buffer.sizes)
-    dims = call.arguments["dims"]
+    value, dims, shifts = call.arguments["self"], call.arguments["dims"], [0] * len(buffer.sizes)
     if not dims:
         raise Unsupported("roll of all dimensions as one")
-    parts = [([0] * rank, [0] * rank, list(buffer.sizes))]
     for shift, dim in zip(numbers(call.arguments["shifts"], len(dims)), dims, strict=True):
-        by = shift % max(buffer.sizes[dim], 1)
-        parts = [half for part in parts for half in _rolled(part, dim % rank, by)]
-    for to, origin, sizes in parts:
+        shifts[dim] += shift
+    moves = [(size, shift % max(size, 1)) for size, shift in zip(buffer.sizes, shifts, strict=True)]
+    # Of each dimension's two parts: the place that it goes to, the one that it is from, and its size.
+    for parts in itertools.product(*(((by, 0, size - by), (0, size - by, by)) for size, by in moves)):
+        to, origin, sizes = zip(*parts, strict=True)
         if math.prod(sizes):
             offset = value.offset + sum(x * stride for x, stride in zip(origin, value.strides, strict=True))
-            yield _part(buffer, to, Value(value.buffer, tuple(sizes), value.strides, offset))
+            yield _part(buffer, to, Value(value.buffer, sizes, value.strides, offset))
 
 
 @by_pieces("im2col", "col2im")
