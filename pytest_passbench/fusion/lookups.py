@@ -9,6 +9,7 @@ import torch
 
 from pytest_passbench.fusion.ir import Affine, Call, Expression, Index, Kind, Loops, Unsupported, Value, kind_of
 from pytest_passbench.fusion.lower import EXACT, Lowering, rule
+from pytest_passbench.fusion.windows import over_window
 
 MOST_PLACES, MOST_BINS = 8, 32
 """The most places along its dimension that a scatter may fill, and the most bins of a histogram. For each of them a
@@ -130,10 +131,10 @@ def _bilinear(lowering: Lowering, call: Call, index: Index) -> Expression:
 
 def _by_index(call: Call) -> Loops:
     """Return the loops of a scatter: those over its result, and one over the indices along its dimension."""
-    sizes, numbers, dim = call.arguments["self"].sizes, call.arguments["index"].sizes, call.arguments["dim"]
+    sizes, numbers = call.arguments["self"].sizes, call.arguments["index"].sizes
     if not sizes or len(sizes) != len(numbers):
         raise Unsupported("a scatter into a tensor without dimensions")
-    return Loops((*sizes, numbers[dim]), frozenset({len(sizes)}), (*((d, 1) for d in range(len(sizes))), (None, 1)))
+    return over_window(call, [numbers[call.arguments["dim"]]])
 
 
 @rule("scatter", loops=_by_index, exact=True)
@@ -163,10 +164,7 @@ def _scatter(lowering: Lowering, call: Call, _index: Index) -> Expression:
 
 def _by_element(call: Call) -> Loops:
     """Return the loops of a histogram: one over its bins, and those over the elements that it counts."""
-    sizes = call.arguments["self"].sizes or (1,)
-    return Loops(
-        (call.arguments["bins"], *sizes), frozenset(range(1, 1 + len(sizes))), ((0, 1), *[(None, 1)] * len(sizes))
-    )
+    return over_window(call, call.arguments["self"].sizes or (1,))
 
 
 @rule("histc", loops=_by_element)
