@@ -25,7 +25,7 @@ from pytest_passbench.fusion.ir import (
     place_text,
     size_text,
 )
-from pytest_passbench.fusion.kernel import pointers, with_numbers, with_sizes, wrapped
+from pytest_passbench.fusion.kernel import pointers, with_parameters, wrapped
 from pytest_passbench.fusion.triton_text import in_triton
 
 WIDEST = 1 << 14
@@ -63,15 +63,13 @@ def _kernel(name: str, nest: Nest, generic: torch.dtype | None) -> TritonNest:
     touched = {access.buffer for access in accesses(nest.stores) if access.buffer}
     buffers = sorted(touched, key=lambda buffer: buffer.number)
     printer = _TritonPrinter(nest, pointers(buffers), generic)
-    body, sizes = with_sizes("\n".join(f"    {line}" for line in printer.lines()))
-    body, numbers = with_numbers(body)
-    parameters = [*printer.names.values(), *(f"n{k}" for k in range(len(sizes)))]
-    parameters += [*(f"c{k}" for k in range(len(numbers))), "BLOCK: tl.constexpr"]
+    body, sizes, numbers = with_parameters("\n".join(f"    {line}" for line in printer.lines()))
+    parameters = [*printer.names.values(), *sizes.values(), *numbers.values(), "BLOCK: tl.constexpr"]
     parameters += ["HEIGHT: tl.constexpr"] if printer.reduced else []
     text = f"@triton.jit\n{wrapped(f'def {name}(', parameters, '):')}\n{body}\n"
     rows = math.prod(nest.sizes[d] for d in printer.outer) if printer.reduced else None
     columns = math.prod(nest.sizes[d] for d in printer.inner)
-    return TritonNest(name, text, tuple(buffers), sizes, numbers, rows, columns, printer.long)
+    return TritonNest(name, text, tuple(buffers), tuple(sizes), tuple(numbers), rows, columns, printer.long)
 
 
 class _TritonPrinter:
