@@ -43,13 +43,8 @@ class Kernel:
     trace: Trace
 
     @cached_property
-    def _function(self) -> Callable[..., Any]:
-        function: Callable[..., Any] = getattr(cpp.load(self.source, flags=FLAGS), self.name)
-        return function
-
-    def build(self) -> None:
-        """Compile the kernel now. Raises CompileError."""
-        cpp.load(self.source, flags=FLAGS).build()
+    def _function(self) -> Any:
+        return getattr(cpp.load(self.source, flags=FLAGS), self.name)
 
     def __call__(self, *values: Any) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """Return what the computation returns, from one launch. Raises ValueError for inputs of another form."""
