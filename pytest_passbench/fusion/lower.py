@@ -6,6 +6,7 @@ scheduling begins again.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import struct
 from collections.abc import Callable, Set
@@ -332,10 +333,7 @@ def stored_number(x: float, dtype: torch.dtype) -> float:
 
 def single(x: float) -> float:
     """Return a number in single precision."""
-    try:
-        return float(struct.unpack("f", struct.pack("f", x))[0])
-    except OverflowError:
-        return math.copysign(math.inf, x)
+    return ctypes.c_float(x).value
 
 
 def double_text(x: float) -> str:
