@@ -12,7 +12,7 @@ from pytest_passbench.first_pass.forms import same
 from pytest_passbench.first_pass.parts import Part
 from pytest_passbench.first_pass.values import TensorForm
 from pytest_passbench.plans.graphs import Traced
-from pytest_passbench.plans.launch import Argument, Form, Request
+from pytest_passbench.plans.launch import Request
 from pytest_passbench.plans.values import decode
 from pytest_passbench.rewrite.apply import apply_passes
 from pytest_passbench.rewrite.effects import thread_inplace
@@ -32,7 +32,8 @@ class _Requests:
 
     def kernel(self, request: Request) -> Kernel:
         """Note the arguments of a match."""
-        forms = [_form(argument) for argument in request.tensors]
+        stated = (argument.form for argument in request.tensors)
+        forms = [TensorForm(getattr(torch, form.dtype), form.shape, form.strides) for form in stated]
         values = [decode(value, lambda _tag, place: forms[place]) for value in request.arguments]
         columns = self.columns.setdefault(request.name, [])
         columns += [tuple(values)] if not any(all(map(same, values, column)) for column in columns) else []
@@ -41,11 +42,6 @@ class _Requests:
     def regions(self, name: str, graph: str) -> list[list[str]]:  # noqa: ARG002
         """Return no region: first passes have patterns."""
         return []
-
-
-def _form(argument: Argument) -> TensorForm:
-    form: Form = argument.form
-    return TensorForm(getattr(torch, form.dtype), tuple(form.shape), tuple(form.strides))
 
 
 def columns(task: Task, parts: dict[str, Part]) -> dict[str, list[Column]]:
