@@ -194,16 +194,10 @@ def _operator(line: list[Token], index: int) -> Iterator[Refusal]:
     """Yield a finding for ``_Pragma("...")``, by the rules of ``#pragma``."""
     if line[index].text != "_Pragma":
         return
-    following = [token.text for token in line[index + 1 : index + 4]]
-    plain = (
-        len(following) == 3
-        and following[0] == "("
-        and following[2] == ")"
-        and following[1][:1] == '"'
-        and "\\" not in following[1]
-    )
-    if not plain or not _PRAGMA.fullmatch(following[1].strip('"').strip()):
-        yield line[index].at, "native", f"_Pragma {''.join(following)[:60]}"
+    match following := [token.text for token in line[index + 1 : index + 4]]:
+        case ["(", text, ")"] if text[:1] == '"' and "\\" not in text and _PRAGMA.fullmatch(text.strip('"').strip()):
+            return
+    yield line[index].at, "native", f"_Pragma {''.join(following)[:60]}"
 
 
 def _directive(line: list[Token], text: SourceText) -> Iterator[Refusal]:
