@@ -10,7 +10,6 @@ import contextlib
 import warnings
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -56,11 +55,6 @@ class Part:
     arguments: tuple[Node, ...]
     returned: tuple[Node, ...]
     names: dict[Node, str]
-
-    @cached_property
-    def left(self) -> tuple[Node, ...]:
-        """The form's calls outside the run."""
-        return tuple(node for node in self.form.operators if node not in set(self.nodes))
 
     @property
     def tensors(self) -> list[Node]:
