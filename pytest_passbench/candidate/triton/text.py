@@ -250,9 +250,7 @@ def _lines(function: ast.FunctionDef, source: str) -> dict[int, int]:
 
 
 def _arguments(parameters: ast.arguments, body: Body) -> ast.arguments:
-    if parameters.vararg or parameters.kwarg:
-        argument = parameters.vararg or parameters.kwarg
-        assert argument is not None
+    if argument := parameters.vararg or parameters.kwarg:
         raise kernel_refused("", "a Triton kernel may not take arguments by * or **", body.file, argument.lineno)
     return ast.arguments(
         posonlyargs=[_argument(item) for item in parameters.posonlyargs],
