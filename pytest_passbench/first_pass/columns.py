@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch.fx import Graph
 
-from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.core.grouping import grouped
+from pytest_passbench.core.task import Task
 from pytest_passbench.first_pass.forms import same
 from pytest_passbench.first_pass.parts import Part
 from pytest_passbench.first_pass.values import TensorForm
@@ -50,10 +51,8 @@ def columns(task: Task, parts: dict[str, Part]) -> dict[str, list[Column]]:
     The passes are applied in order, each to what the former ones have left.
     """
     passes, requests = [_as_pass(name, part) for name, part in parts.items()], _Requests()
-    subgraphs: dict[Any, Subgraph] = {}
-    for subgraph in task.subgraphs:
-        subgraphs.setdefault((subgraph.graph, tuple((x.dtype, x.shape) for x in subgraph.inputs)), subgraph)
-    for subgraph in subgraphs.values():
+    alike = grouped(task.subgraphs, lambda item: (item.graph, tuple((x.dtype, x.shape) for x in item.inputs)))
+    for subgraph, *_others in alike.values():
         module = build_graph(task.graphs[subgraph.graph], str(task.path))
         with torch.no_grad():
             apply_passes(module, passes, example_inputs(subgraph), requests)

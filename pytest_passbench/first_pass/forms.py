@@ -18,6 +18,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_aggregate
 
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.first_pass.values import TensorForm, values_of
 from pytest_passbench.rewrite.effects import thread_inplace
@@ -65,13 +66,9 @@ def forms(task: Task) -> list[GraphForm]:
         thread_inplace(gm.graph)
         if any(subgraph.graph == key for subgraph in task.subgraphs):
             graphs.append((key, gm))
-    groups: dict[Any, list[tuple[str, GraphModule]]] = {}
-    for numbers in (False, True):
-        groups = {}
-        for key, gm in graphs:
-            groups.setdefault(skeleton(gm, numbers), []).append((key, gm))
-        if len(groups) == 1:
-            break
+    groups = grouped(graphs, lambda member: skeleton(member[1], numbers=False))
+    if len(groups) > 1:
+        groups = grouped(graphs, lambda member: skeleton(member[1], numbers=True))
     result = [_form(task, members, twins) for members, twins in _with_twins(list(groups.values()))]
     # A pattern with a number may be a special case of one with an argument in its place, so it comes first.
     return sorted(
