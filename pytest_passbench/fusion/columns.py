@@ -61,13 +61,6 @@ class Size(_ByColumns, int):
     def __gt__(self, other: Any) -> bool:
         return (not isinstance(other, Size) and other == 1) or _compared(int.__gt__)(self, other)
 
-    __lt__, __le__, __ge__ = _compared(int.__lt__), _compared(int.__le__), _compared(int.__ge__)
-    __add__, __radd__ = _computed(int.__add__), _computed(int.__radd__)
-    __sub__, __rsub__ = _computed(int.__sub__), _computed(int.__rsub__)
-    __mul__, __rmul__ = _computed(int.__mul__), _computed(int.__rmul__)
-    __floordiv__, __rfloordiv__ = _computed(int.__floordiv__), _computed(int.__rfloordiv__)
-    __mod__, __rmod__ = _computed(int.__mod__), _computed(int.__rmod__)
-
     def __divmod__(self, other: int) -> tuple[int, int]:
         return self // other, self % other
 
@@ -81,6 +74,13 @@ class Size(_ByColumns, int):
         raise Unsupported("a size that differs, as a number")
 
     __float__ = __truediv__ = __rtruediv__ = _refuse
+
+
+for _name in ("add", "sub", "mul", "floordiv", "mod"):
+    for _method in (f"__{_name}__", f"__r{_name}__"):
+        setattr(Size, _method, _computed(getattr(int, _method)))
+for _method in ("__lt__", "__le__", "__ge__"):
+    setattr(Size, _method, _compared(getattr(int, _method)))
 
 
 class SizedNumber(_ByColumns, float):
