@@ -30,7 +30,9 @@ from pytest_passbench.core.float64_errors import ReferenceOutput
 from pytest_passbench.core.ladder import T_STRICT, tolerances
 from pytest_passbench.core.task import Task
 from pytest_passbench.fusion import Unsupported, kernel
+from pytest_passbench.fusion.kernel import FLAGS
 from pytest_passbench.fusion.regions import reason
+from pytest_passbench.kernels import cpp
 from pytest_passbench.kernels.toolchain import CompileError
 from pytest_passbench.rewrite.effects import thread_inplace
 from pytest_passbench.runner.program import in_float64
@@ -75,7 +77,7 @@ def fused(module: GraphModule) -> tuple[int, list[str], list[str]]:
         if program.arguments:
             delattr(module, name)
             setattr(module, name, program)
-            program.build()
+            cpp.load(program.source, flags=FLAGS).build()
             count += 1
     return count, left, faults
 

@@ -248,6 +248,6 @@ def _add_manifest(answer: Answer, folder: Path) -> None:
         (folder / MANIFEST).write_text(json.dumps(stems))
         return
     likely = sorted(folder.glob("*.py"), key=lambda file: not _NEAR_A_PASS.search(file.read_text(encoding="utf-8")))
-    fault = next(filter(None, (read_fault(file, file.stem) for file in likely)), None)
+    fault = next(filter(None, map(read_fault, likely)), None)
     if fault is not None:
         raise UserError(fault.message, where=f"{fault.file}:{fault.line}")

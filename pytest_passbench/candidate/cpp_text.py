@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 
+from pytest_passbench.core.plurals import words
 from pytest_passbench.kernels.signatures import SourceText, Token
 
 Refusal = tuple[int, str, str]  # line or position, rule, and the refused text in words
@@ -22,19 +23,16 @@ REMEDIES = {
     "native-include": "include only standard headers that compute, and passbench.h",
 }
 
-_INCLUDES_WORDS = """
+INCLUDES = words("""
     passbench.h cmath math.h cstdint stdint.h cstring string.h cstddef stddef.h cstdlib stdlib.h cstdio stdio.h
     algorithm array vector limits limits.h climits cfloat float.h numeric utility tuple type_traits functional memory
     bit atomic complex cassert assert.h initializer_list new optional span string string_view stdexcept exception
     iterator cinttypes inttypes.h cstdbool stdbool.h stdalign.h cfenv numbers concepts compare ranges variant map set
     unordered_map unordered_set queue deque stack list random ratio iso646.h version valarray
     omp.h immintrin.h x86intrin.h emmintrin.h xmmintrin.h pmmintrin.h tmmintrin.h smmintrin.h nmmintrin.h
-    arm_neon.h arm_sve.h arm_fp16.h arm_bf16.h experimental/simd"""
-INCLUDES = frozenset(_INCLUDES_WORDS.split())
+    arm_neon.h arm_sve.h arm_fp16.h arm_bf16.h experimental/simd""")
 _PRINTING = frozenset({"iostream", "ostream", "sstream", "iomanip", "format", "print"})
-_DIRECTIVES_WORDS = """
-    define undef if ifdef ifndef elif elifdef elifndef else endif include pragma error warning"""
-_DIRECTIVES = frozenset(_DIRECTIVES_WORDS.split())
+_DIRECTIVES = words("define undef if ifdef ifndef elif elifdef elifndef else endif include pragma error warning")
 _PRAGMA = re.compile(
     r"""omp\s(?!.*\b(target|declare\s+target|threadprivate)\b).* | once | (no)?unroll\b.* | ivdep | simd | vector\b.*
       | STDC\s+\w+\s+\w+
@@ -42,18 +40,16 @@ _PRAGMA = re.compile(
       | clang\s+(loop\b.* | fp\b.* | diagnostic\b.*)""",
     re.X,
 )
-_ATTRIBUTES_WORDS = """
+_ATTRIBUTES = words("""
     always_inline noinline inline hot cold pure const flatten aligned packed may_alias vector_size ext_vector_type
     unused maybe_unused nodiscard warn_unused_result likely unlikely fallthrough noreturn deprecated target optimize
     assume_aligned malloc alloc_size alloc_align nonnull returns_nonnull nothrow leaf visibility assume simd noclone
     noipa artificial gnu_inline restrict neon_vector_type used no_unique_address min_vector_width opencl_unroll_hint
-    no_sanitize optnone format externally_visible no_instrument_function"""
-_ATTRIBUTES = frozenset(_ATTRIBUTES_WORDS.split())
+    no_sanitize optnone format externally_visible no_instrument_function""")
 # Attributes that place or rename code, or run it at load time.
-_PLACING_WORDS = """
+_PLACING = words("""
     constructor destructor ifunc section alias weak weakref symver init_priority cleanup naked target_clones
-    patchable_function_entry"""
-_PLACING = frozenset(_PLACING_WORDS.split())
+    patchable_function_entry""")
 #: Attributes that are refused everywhere if an argument follows, or if a macro may carry the name into an attribute.
 #: The compiler copies the argument into its assembly, where a line break or a semicolon begins another instruction.
 _WITH_ARGUMENT = frozenset({"section", "symver", "weakref", "ifunc", "alias", "init_priority"})
@@ -194,16 +190,10 @@ def _operator(line: list[Token], index: int) -> Iterator[Refusal]:
     """Yield a finding for ``_Pragma("...")``, by the rules of ``#pragma``."""
     if line[index].text != "_Pragma":
         return
-    following = [token.text for token in line[index + 1 : index + 4]]
-    plain = (
-        len(following) == 3
-        and following[0] == "("
-        and following[2] == ")"
-        and following[1][:1] == '"'
-        and "\\" not in following[1]
-    )
-    if not plain or not _PRAGMA.fullmatch(following[1].strip('"').strip()):
-        yield line[index].at, "native", f"_Pragma {''.join(following)[:60]}"
+    match following := [token.text for token in line[index + 1 : index + 4]]:
+        case ["(", text, ")"] if text[:1] == '"' and "\\" not in text and _PRAGMA.fullmatch(text.strip('"').strip()):
+            return
+    yield line[index].at, "native", f"_Pragma {''.join(following)[:60]}"
 
 
 def _directive(line: list[Token], text: SourceText) -> Iterator[Refusal]:

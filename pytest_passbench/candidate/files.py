@@ -122,7 +122,8 @@ def pack(root: Path, file: IO[bytes]) -> str:
     """
     digest, inside, with_files = hashlib.sha256(), root.resolve(), set[Path]()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name, data in _contents(root):
+        for path in files(root):
+            name, data = path.relative_to(root), read_bytes(path, MAX_FILE_BYTES)
             digest.update(_framed(name, data))
             with_files.update(name.parents)
             entry = tarfile.TarInfo(str(name))
@@ -139,8 +140,3 @@ def pack(root: Path, file: IO[bytes]) -> str:
                 digest.update(_FOLDER + _framed(name, os.fsencode(entry.linkname)))
             archive.addfile(entry)
     return digest.hexdigest()
-
-
-def _contents(root: Path) -> Iterator[tuple[Path, bytes]]:
-    for file in files(root):
-        yield file.relative_to(root), read_bytes(file, MAX_FILE_BYTES)

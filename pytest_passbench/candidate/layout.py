@@ -46,7 +46,7 @@ class PassDir:
     @cached_property
     def faults(self) -> tuple[Fault, ...]:
         """The faults of the passes in manifest order: syntax errors, and missing functions."""
-        faults = (read_fault(self.path / f"{stem}.py", stem) for stem in self.stems)
+        faults = (read_fault(self.path / f"{stem}.py") for stem in self.stems)
         return tuple(fault for fault in faults if fault is not None)
 
     @cached_property

@@ -24,7 +24,6 @@ REGISTER = "register_replacement"  # the function of TorchInductor's that a pass
 class Fault:
     """A pass that cannot work because of a mistake in its file (status ``compile_fail``)."""
 
-    stem: str
     file: Path
     line: int
     message: str
@@ -33,16 +32,16 @@ class Fault:
         return f"{self.file}:{self.line}: {self.message}"
 
 
-def read_fault(file: Path, stem: str) -> Fault | None:
+def read_fault(file: Path) -> Fault | None:
     """Return the fault of a pass file (a syntax error or a missing function), or None if it has none."""
     try:
         tree = parse(file)
     except SyntaxError as error:
-        return Fault(stem, file, error.lineno or 1, f"syntax error: {error.msg}")
+        return Fault(file, error.lineno or 1, f"syntax error: {error.msg}")
     except TooComplex as error:
-        return Fault(stem, file, error.line, str(error))
+        return Fault(file, error.line, str(error))
     except (ValueError, OSError) as error:
-        return Fault(stem, file, 1, f"cannot be parsed: {error}")
+        return Fault(file, 1, f"cannot be parsed: {error}")
     names, kind = set(_defined(tree.body)), _kind(tree)
     if kind == "inductor":
         return None
@@ -51,7 +50,7 @@ def read_fault(file: Path, stem: str) -> Fault | None:
     if missing and "*" not in names:
         similar = [close for name in missing for close in get_close_matches(name, names - set(required), n=1)]
         hint = f" (it has {', '.join(similar)}: rename it)" if similar else ""
-        return Fault(stem, file, 1, f"defines no {' and no '.join(missing)}{hint}")
+        return Fault(file, 1, f"defines no {' and no '.join(missing)}{hint}")
     return None
 
 

@@ -117,7 +117,7 @@ def _compiled(kernel: Any, launch: dict[str, Any], capability: int) -> tuple[dic
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    signature = {name: _type(kind) for name, kind in launch["signature"]}
+    signature = {name: _constant(kind) for name, kind in launch["signature"]}
     constants = {tuple(path): _constant(value) for path, value in launch["constants"]}
     multiples = {tuple(path): _DIVISIBLE for path in launch["multiples"]}
     try:
@@ -170,11 +170,8 @@ def _parameters(name: str, ptx: str) -> list[int]:
     return [int(bits) // 8 * int(count or 1) for bits, count in parameters]
 
 
-def _type(kind: Any) -> Any:
-    return tuple(_type(item) for item in kind) if isinstance(kind, list) else kind
-
-
 def _constant(value: Any) -> Any:
+    """Return a constant, or a type of the signature, from JSON, in which a list stands for a tuple."""
     if isinstance(value, list):
         return tuple(_constant(item) for item in value)
     if isinstance(value, Mapping):

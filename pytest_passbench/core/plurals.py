@@ -1,4 +1,4 @@
-"""Numbers with their nouns."""
+"""Numbers with their nouns, and the words of a text."""
 
 from __future__ import annotations
 
@@ -10,3 +10,8 @@ def counted(number: int, singular: str, many: str = "") -> str:
     """
     plural = many or singular + ("es" if singular.endswith("s") else "s")
     return f"{number} {singular if number == 1 else plural}"
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text, which are separated by blanks and line breaks."""
+    return frozenset(text.split())

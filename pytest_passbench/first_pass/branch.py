@@ -17,6 +17,7 @@ from torch.fx import Node
 
 from pytest_passbench.first_pass.kernels import FusedKernel
 from pytest_passbench.first_pass.naming import NOT_FINITE
+from pytest_passbench.first_pass.values import TensorForm
 from pytest_passbench.fusion import Unsupported
 from pytest_passbench.fusion.columns import Size, SizedNumber, columns
 from pytest_passbench.fusion.ir import Buffer, Value
@@ -138,7 +139,7 @@ class Branch:
         return [f"{self.names[buffer]} = {self._empty(buffer, device)}" for buffer in self.fresh]
 
     def _empty(self, buffer: Buffer, device: str) -> str:
-        order = _order(buffer.sizes, buffer.strides)
+        order = _order(buffer)
         shape = self.lengths.shape([buffer.sizes[d] for d in order])
         text = f"torch.empty({shape}, dtype={self.dtype(buffer.dtype)}{device})"
         return text if list(order) == sorted(order) else f"{text}.permute({_inverse(order)})"
@@ -157,7 +158,7 @@ class Branch:
     def dense(self, buffer: Buffer) -> bool:
         """Return True if a buffer's dimensions lie in memory in their own order, without gaps."""
         try:
-            order = _order(buffer.sizes, buffer.strides)
+            order = _order(buffer)
         except Unsupported:
             return False
         return list(order) == sorted(order)
@@ -180,14 +181,11 @@ def _inverse(order: Sequence[int]) -> tuple[int, ...]:
     return tuple(order.index(d) for d in range(len(order)))
 
 
-def _order(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the order of a dense tensor's dimensions in memory. Raises Unsupported if it is not dense."""
-    order = tuple(sorted(range(len(sizes)), key=lambda d: (-int(strides[d]), d)))
-    dense = 1
-    for d in reversed(order):
-        if sizes[d] != 1 and strides[d] != dense:
-            raise Unsupported("a result that does not lie densely in memory")
-        dense = sizes[d] * dense
+def _order(buffer: Buffer) -> tuple[int, ...]:
+    """Return the order of a buffer's dimensions in memory. Raises Unsupported if it is not dense."""
+    order = tuple(sorted(range(len(buffer.sizes)), key=lambda d: (-int(buffer.strides[d]), d)))
+    if not TensorForm(buffer.dtype, buffer.sizes, buffer.strides).dense(order):
+        raise Unsupported("a result that does not lie densely in memory")
     return order
 
 

@@ -36,9 +36,10 @@ class Choice:
         names = dict.fromkeys(op_name(node) for node in form.operators if not is_metadata(node))
         self.next("; ".join(dict.fromkeys(reasons.values())) or ", ".join(names))
 
-    def reason(self, node: Node) -> str:
-        """Return why a call is left to eager."""
-        return self.reasons.get(node, self.other)
+    def left(self) -> dict[str, str]:
+        """Return why eager keeps each call that computes outside of the part, by the call's name and operator."""
+        nodes = [node for node in self.form.operators if node not in self.part.nodes and not is_metadata(node)]
+        return {f"{node.name} ({op_name(node)})": self.reasons.get(node, self.other) for node in nodes}
 
     def next(self, cause: str) -> None:
         """Choose the next best part. Raises UserError with the cause if there is none."""

@@ -7,12 +7,13 @@ from typing import Any
 import torch
 from torch.fx import Graph
 
-from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.core.grouping import grouped
+from pytest_passbench.core.task import Task
 from pytest_passbench.first_pass.forms import same
 from pytest_passbench.first_pass.parts import Part
 from pytest_passbench.first_pass.values import TensorForm
 from pytest_passbench.plans.graphs import Traced
-from pytest_passbench.plans.launch import Argument, Form, Request
+from pytest_passbench.plans.launch import Request
 from pytest_passbench.plans.values import decode
 from pytest_passbench.rewrite.apply import apply_passes
 from pytest_passbench.rewrite.effects import thread_inplace
@@ -32,7 +33,8 @@ class _Requests:
 
     def kernel(self, request: Request) -> Kernel:
         """Note the arguments of a match."""
-        forms = [_form(argument) for argument in request.tensors]
+        stated = (argument.form for argument in request.tensors)
+        forms = [TensorForm(getattr(torch, form.dtype), form.shape, form.strides) for form in stated]
         values = [decode(value, lambda _tag, place: forms[place]) for value in request.arguments]
         columns = self.columns.setdefault(request.name, [])
         columns += [tuple(values)] if not any(all(map(same, values, column)) for column in columns) else []
@@ -43,21 +45,14 @@ class _Requests:
         return []
 
 
-def _form(argument: Argument) -> TensorForm:
-    form: Form = argument.form
-    return TensorForm(getattr(torch, form.dtype), tuple(form.shape), tuple(form.strides))
-
-
 def columns(task: Task, parts: dict[str, Part]) -> dict[str, list[Column]]:
     """Return, for each pass by its name, the arguments of its matches in all subgraphs, each once.
 
     The passes are applied in order, each to what the former ones have left.
     """
     passes, requests = [_as_pass(name, part) for name, part in parts.items()], _Requests()
-    subgraphs: dict[Any, Subgraph] = {}
-    for subgraph in task.subgraphs:
-        subgraphs.setdefault((subgraph.graph, tuple((x.dtype, x.shape) for x in subgraph.inputs)), subgraph)
-    for subgraph in subgraphs.values():
+    alike = grouped(task.subgraphs, lambda item: (item.graph, tuple((x.dtype, x.shape) for x in item.inputs)))
+    for subgraph, *_others in alike.values():
         module = build_graph(task.graphs[subgraph.graph], str(task.path))
         with torch.no_grad():
             apply_passes(module, passes, example_inputs(subgraph), requests)

@@ -16,12 +16,14 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_aggregate
 
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.first_pass.values import TensorForm, values_of
 from pytest_passbench.rewrite.effects import thread_inplace
 from pytest_passbench.rewrite.names import COMMUTATIVE
-from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
+from pytest_passbench.rewrite.normalise import canonical, plain
 from pytest_passbench.suite.build import build_graph
 
 # Parameters whose value decides what a kernel has to do. Graphs that differ in one of them are two forms.
@@ -50,14 +52,6 @@ class GraphForm:
         """The nodes that are calls, in graph order."""
         return [node for node in self.graph.nodes if node.op in ("call_function", "call_method")]
 
-    def call(self, node: Node) -> CanonicalCall:
-        """Return a node's call in canonical form."""
-        return canonical(node)
-
-    def literal_values(self, hole: Node) -> tuple[Any, ...]:
-        """Return a hole's value in each subgraph."""
-        return tuple(self.literals[hole][self.keys.index(subgraph.graph)] for subgraph in self.subgraphs)
-
     def dtypes(self, node: Node, places: Iterable[int] | None = None) -> set[torch.dtype]:
         """Return the dtypes that a value has in the subgraphs, or in those at ``places``, in which it is a tensor."""
         values = self.values[node] if places is None else [self.values[node][place] for place in places]
@@ -72,13 +66,9 @@ def forms(task: Task) -> list[GraphForm]:
         thread_inplace(gm.graph)
         if any(subgraph.graph == key for subgraph in task.subgraphs):
             graphs.append((key, gm))
-    groups: dict[Any, list[tuple[str, GraphModule]]] = {}
-    for numbers in (False, True):
-        groups = {}
-        for key, gm in graphs:
-            groups.setdefault(skeleton(gm, numbers), []).append((key, gm))
-        if len(groups) == 1:
-            break
+    groups = grouped(graphs, lambda member: skeleton(member[1], numbers=False))
+    if len(groups) > 1:
+        groups = grouped(graphs, lambda member: skeleton(member[1], numbers=True))
     result = [_form(task, members, twins) for members, twins in _with_twins(list(groups.values()))]
     # A pattern with a number may be a special case of one with an argument in its place, so it comes first.
     return sorted(
@@ -220,14 +210,13 @@ def meaning(gm: GraphModule) -> Any:
     """Return the graph's calls in canonical form: equal for graphs that the same patterns match."""
     places = {node: i for i, node in enumerate(gm.graph.nodes)}
 
-    def bones(value: Any) -> Any:
+    def bone(value: Any) -> Any:
         if isinstance(value, Node):
-            return f"node {places[value]}"
-        if isinstance(value, (tuple, list)):
-            return tuple(map(bones, value))
-        if isinstance(value, slice):
-            return ("slice", bones(value.start), bones(value.stop), bones(value.step))
-        return repr(float(value)) if type(value) in (int, float) else repr(value)
+            return ("node", places[value])
+        return float(value) if type(value) in (int, float) else value
+
+    def bones(value: Any) -> str:
+        return repr(map_aggregate(plain(value), bone))
 
     calls: list[Any] = []
     for node in gm.graph.nodes:
@@ -237,7 +226,7 @@ def meaning(gm: GraphModule) -> Any:
         call = canonical(node)
         args = {name: bones(value) for name, value in call.args.items()}
         if call.op in COMMUTATIVE and {"input", "other"} <= set(args):
-            args["input"], args["other"] = sorted((args["input"], args["other"]), key=str)
+            args["input"], args["other"] = sorted((args["input"], args["other"]))
         calls.append((call.op, tuple(sorted((name, value) for name, value in args.items() if value != "None"))))
     return tuple(calls)
 

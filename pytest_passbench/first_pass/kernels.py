@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch.fx import Node
 
-from pytest_passbench.core.grouping import grouped
+from pytest_passbench.core.grouping import grouped, reached
 from pytest_passbench.first_pass.columns import Column
 from pytest_passbench.first_pass.parts import Part
 from pytest_passbench.first_pass.values import TensorForm
@@ -191,11 +191,8 @@ def _refuse_fixed(recorded: Trace, other: Trace) -> None:
 
 
 def _buffers(recorded: Trace) -> list[Buffer]:
-    result: dict[Buffer, None] = {}
-    front = [value.buffer for value in (*recorded.inputs, *recorded.results)]
-    while front:
-        buffer = front.pop()
-        if buffer not in result:
-            result[buffer] = None
-            front += [value.buffer for value in buffer.maker.values()] if buffer.maker else []
-    return sorted(result, key=lambda buffer: buffer.number)
+    def operands(buffer: Buffer) -> list[Buffer]:
+        return [value.buffer for value in buffer.maker.values()] if buffer.maker else []
+
+    ends = (value.buffer for value in (*recorded.inputs, *recorded.results))
+    return sorted(reached(ends, operands), key=lambda buffer: buffer.number)

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 from torch.fx import Node
+from torch.fx.node import map_arg
 
 from pytest_passbench.first_pass.forms import GraphForm
-from pytest_passbench.rewrite.normalise import CanonicalCall
+from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
 from pytest_passbench.suite.printing import GraphPrinter
 
 # Names for an operator's result, and for an argument from outside by the parameter that it is.
@@ -66,17 +67,13 @@ class Names:
 
     def plain(self) -> str:
         """Return the next of x, y, z, ..."""
-        for name in _PLAIN:
-            if name not in self._used:
-                self._used.add(name)
-                return name
-        return self.fresh("x1")
+        return self.fresh(next((name for name in _PLAIN if name not in self._used), "x1"))
 
 
 def named(form: GraphForm, arguments: Iterable[Node], nodes: Iterable[Node]) -> dict[Node, str]:
     """Return a name for each argument and each result of a run."""
     names, result = Names(), dict[Node, str]()
-    calls = {node: form.call(node) for node in nodes}
+    calls = {node: canonical(node) for node in nodes}
     arguments = list(arguments)
     for argument in arguments:
         result[argument] = _argument(form, argument, calls, names)
@@ -91,7 +88,7 @@ def _argument(form: GraphForm, argument: Node, calls: dict[Node, CanonicalCall],
         return names.fresh("dtype")
     for call in calls.values():
         for role, value in call.args.items():
-            if value is argument or (isinstance(value, (tuple, list, slice)) and _holds(value, argument)):
+            if _holds(value, argument):
                 if role in _ROLES and role != "input":
                     return names.fresh(_ROLES[role])
                 if hole:
@@ -107,9 +104,10 @@ def _argument(form: GraphForm, argument: Node, calls: dict[Node, CanonicalCall],
 
 
 def _holds(value: Any, node: Node) -> bool:
-    if isinstance(value, slice):
-        return any(end is node for end in (value.start, value.stop, value.step))
-    return any(item is node or (isinstance(item, (tuple, list, slice)) and _holds(item, node)) for item in value)
+    """Return True if a value is a node, or has it as an item."""
+    nodes: list[Node] = []
+    map_arg(value, nodes.append)
+    return node in nodes
 
 
 class Python(GraphPrinter):

@@ -10,7 +10,6 @@ import contextlib
 import warnings
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from pytest_passbench.fusion.ir import HALVES, Trace
 from pytest_passbench.fusion.regions import PRODUCTS, called
 from pytest_passbench.fusion.schedule import nests
 from pytest_passbench.fusion.trace import Recorder, trace
+from pytest_passbench.rewrite.normalise import canonical
 
 _FREE = frozenset({
     "transpose", "view", "reshape", "permute", "unsqueeze", "squeeze", "flatten", "unflatten", "chunk", "split",
@@ -55,11 +55,6 @@ class Part:
     arguments: tuple[Node, ...]
     returned: tuple[Node, ...]
     names: dict[Node, str]
-
-    @cached_property
-    def left(self) -> tuple[Node, ...]:
-        """The form's calls outside the run."""
-        return tuple(node for node in self.form.operators if node not in set(self.nodes))
 
     @property
     def tensors(self) -> list[Node]:
@@ -96,7 +91,7 @@ def part(form: GraphForm, nodes: Sequence[Node]) -> Part:
     tensors = [value for value in (*returned, *arguments) if value not in form.literals]
     if any(form.values[value][0] is None for value in tensors):
         raise Unsupported("a tuple or a number that is used outside, or comes from there")
-    if all(form.call(node).op == "getitem" for node in nodes):
+    if all(canonical(node).op == "getitem" for node in nodes):
         raise Unsupported("a run of subscripts alone, whose pattern would match too much")
     result = Part(form, tuple(nodes), tuple(arguments), returned, named(form, arguments, nodes))
     nests(result.trace([_value(form, argument) for argument in arguments]))
@@ -105,7 +100,7 @@ def part(form: GraphForm, nodes: Sequence[Node]) -> Part:
 
 def _value(form: GraphForm, argument: Node) -> Any:
     if argument in form.literals:
-        return form.literal_values(argument)[0]
+        return form.literals[argument][form.keys.index(form.subgraphs[0].graph)]
     value = form.values[argument][0]
     assert value is not None
     return torch.empty_strided(value.sizes, value.strides, dtype=value.dtype, device="meta")
@@ -129,7 +124,7 @@ def _shows_later(form: GraphForm, node: Node, triton: bool) -> str:
     A long sum that is added in another order than eager's is sometimes rounded to a neighbouring number. In half
     precision t = -5 allows this, but not after a further call whose terms may cancel: a sum, a product, a norm.
     """
-    op, values = form.call(node).op, enumerate(form.values[node])
+    op, values = canonical(node).op, enumerate(form.values[node])
     places = [place for place, value in values if value is not None and reorders(op, value.dtype, triton)]
     if not places:
         return ""
@@ -143,8 +138,8 @@ def _shows_later(form: GraphForm, node: Node, triton: bool) -> str:
         if (user, rounded) in visited or user.op == "output":
             continue
         visited.add((user, rounded))
-        if rounded and form.call(user).op in cancelling(half | stated):
-            return f"{op}, since its roundings would show behind {form.call(user).op}"
+        if rounded and canonical(user).op in cancelling(half | stated):
+            return f"{op}, since its roundings would show behind {canonical(user).op}"
         rounded = rounded or bool(form.dtypes(user, places) & HALVES)
         front += [(further, rounded) for further in user.users]
     return ""
@@ -177,7 +172,7 @@ def parts(form: GraphForm, reasons: dict[Node, str]) -> Iterator[Part]:
 
 def _works(form: GraphForm, node: Node) -> bool:
     """Return True for a call that leaves a kernel more to do than a cast."""
-    return _copies(form, node) or (_computes(form, node) and form.call(node).op != "to")
+    return _copies(form, node) or (_computes(form, node) and canonical(node).op != "to")
 
 
 def _weight(form: GraphForm, nodes: Sequence[Node]) -> tuple[int, int]:
@@ -186,7 +181,7 @@ def _weight(form: GraphForm, nodes: Sequence[Node]) -> tuple[int, int]:
 
 
 def _computes(form: GraphForm, node: Node) -> bool:
-    call = form.call(node)
+    call = canonical(node)
     if call.op == "getitem":
         index = call.args["index"]
         items = index if isinstance(index, (tuple, list)) else [index]
@@ -195,7 +190,7 @@ def _computes(form: GraphForm, node: Node) -> bool:
 
 
 def _copies(form: GraphForm, node: Node) -> bool:
-    call = form.call(node)
+    call = canonical(node)
     if call.op not in ("reshape", "flatten", "contiguous"):
         return False
     values = form.values[call.args["input"]]
@@ -204,7 +199,7 @@ def _copies(form: GraphForm, node: Node) -> bool:
 
 def _excluded(form: GraphForm, run: Sequence[Node], reasons: dict[Node, str]) -> bool:
     """Return True if the run, or another one that its pattern may match, has calls that are left to eager."""
-    calls, ops = form.operators, [form.call(node).op for node in run]
-    names = [form.call(node).op for node in calls]
+    calls, ops = form.operators, [canonical(node).op for node in run]
+    names = [canonical(node).op for node in calls]
     places = (calls[i : i + len(run)] for i in range(len(calls)) if names[i : i + len(run)] == ops)
     return any(node in reasons for place in places for node in place)

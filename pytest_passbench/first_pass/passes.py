@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_passbench.first_pass.branch import Branch, Condition
 from pytest_passbench.first_pass.columns import Column
@@ -95,7 +95,7 @@ def _named(ways: Sequence[Way], stem: str) -> list[Way]:
     for way in ways:
         name = f"{stem}_kernel" + (f"_{texts.index(way.text) + 1}" if len(texts) > 1 else "")
         lines = [line.replace(KERNEL, name) for line in way.lines]
-        result.append(Way(way.conditions, way.layouts, lines, way.text.replace(KERNEL, name)))
+        result.append(replace(way, lines=lines, text=way.text.replace(KERNEL, name)))
     return result
 
 

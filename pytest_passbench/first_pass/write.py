@@ -57,17 +57,11 @@ def draft(task: Task, triton: bool = False, requested: RequestedRun | None = Non
             except Unsupported as cause:
                 choice.next(str(cause))
                 break
-            _add(result, choice, stem, text)
+            result.files[f"{stem}.py"], result.matched[stem] = text, operators(choice.part.nodes)
+            for place, reason in choice.left().items():
+                result.left.setdefault(place, reason)
         else:
             return result
-
-
-def _add(result: Draft, choice: Choice, stem: str, text: str) -> None:
-    result.files[f"{stem}.py"] = text
-    result.matched[stem] = operators(choice.part.nodes)
-    for node in choice.part.left:
-        if not is_metadata(node):
-            result.left.setdefault(f"{node.name} ({op_name(node)})", choice.reason(node))
 
 
 def _stems(parts: Sequence[Part]) -> list[str]:
@@ -83,13 +77,11 @@ def _stems(parts: Sequence[Part]) -> list[str]:
 
 def document(task: Task, choice: Choice) -> str:
     """Return the text at the head of a pass: what it matches, and what it leaves to eager."""
-    part = choice.part
-    counted, done = (sum(not is_metadata(node) for node in nodes) for nodes in (part.form.operators, part.nodes))
-    lines = [f"{operators(part.nodes)}: {done} of the {counted} operators of {task.id}.", ""]
-    if done < counted:
-        left = [node for node in part.left if not is_metadata(node)]
-        reasons = (f"- {node.name} ({op_name(node)}): {choice.reason(node)}" for node in left)
-        lines += ["Left to eager:", *reasons, ""]
+    nodes, left = choice.part.nodes, choice.left()
+    done = sum(not is_metadata(node) for node in nodes)
+    lines = [f"{operators(nodes)}: {done} of the {done + len(left)} operators of {task.id}.", ""]
+    if left:
+        lines += ["Left to eager:", *(f"- {place}: {reason}" for place, reason in left.items()), ""]
     return "\n".join([*lines, NOTE]).replace("\\", "").replace('"""', "") + "\n"
 
 

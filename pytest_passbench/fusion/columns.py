@@ -26,6 +26,20 @@ class _ByColumns:
         return "|".join(map(repr, self.columns))
 
 
+def _by_column(how: Callable[[int, int], Any], first: Size, other: int) -> list[Any]:
+    return [how(a, b) for a, b in zip(first.columns, columns(other, len(first.columns)), strict=True)]
+
+
+def _computed(how: Callable[[int, int], int]) -> Callable[[Size, int], int]:
+    """Return a method that computes each column of a size with the other operand's."""
+    return lambda first, other: size(_by_column(how, first, other))
+
+
+def _compared(how: Callable[[int, int], bool]) -> Callable[[Size, Any], bool]:
+    """Return a method that compares each column of a size with the other operand's."""
+    return lambda first, other: _agreed(_by_column(how, first, other))
+
+
 class Size(_ByColumns, int):
     """A size that differs between traces: ``columns`` has its value in each. As an int it is the first value.
 
@@ -45,66 +59,28 @@ class Size(_ByColumns, int):
         return _agreed(map(bool, self.columns))
 
     def __gt__(self, other: Any) -> bool:
-        return (not isinstance(other, Size) and other == 1) or self._compare(int.__gt__, other)
-
-    def __lt__(self, other: Any) -> bool:
-        return self._compare(int.__lt__, other)
-
-    def __le__(self, other: Any) -> bool:
-        return self._compare(int.__le__, other)
-
-    def __ge__(self, other: Any) -> bool:
-        return self._compare(int.__ge__, other)
-
-    def _compare(self, how: Callable[[int, int], bool], other: Any) -> bool:
-        return _agreed(how(a, b) for a, b in zip(self.columns, columns(other, len(self.columns)), strict=True))
-
-    def __add__(self, other: int) -> int:
-        return self._with(int.__add__, other)
-
-    def __sub__(self, other: int) -> int:
-        return self._with(int.__sub__, other)
-
-    def __mul__(self, other: int) -> int:
-        return self._with(int.__mul__, other)
-
-    def __floordiv__(self, other: int) -> int:
-        return self._with(int.__floordiv__, other)
-
-    def __mod__(self, other: int) -> int:
-        return self._with(int.__mod__, other)
+        return (not isinstance(other, Size) and other == 1) or _compared(int.__gt__)(self, other)
 
     def __divmod__(self, other: int) -> tuple[int, int]:
         return self // other, self % other
-
-    def __radd__(self, other: int) -> int:
-        return self + other
-
-    def __rsub__(self, other: int) -> int:
-        return -self + other
-
-    def __rmul__(self, other: int) -> int:
-        return self * other
-
-    def __rfloordiv__(self, other: int) -> int:
-        return size([other // column for column in self.columns])
-
-    def __rmod__(self, other: int) -> int:
-        return size([other % column for column in self.columns])
 
     def __rdivmod__(self, other: int) -> tuple[int, int]:
         return other // self, other % self
 
     def __neg__(self) -> int:
-        return size([-column for column in self.columns])
+        return 0 - self
 
     def _refuse(self, *_operands: object) -> Any:
         raise Unsupported("a size that differs, as a number")
 
     __float__ = __truediv__ = __rtruediv__ = _refuse
 
-    def _with(self, how: Callable[[int, int], int], other: int) -> int:
-        return size([how(a, b) for a, b in zip(self.columns, columns(other, len(self.columns)), strict=True)])
+
+for _name in ("add", "sub", "mul", "floordiv", "mod"):
+    for _method in (f"__{_name}__", f"__r{_name}__"):
+        setattr(Size, _method, _computed(getattr(int, _method)))
+for _method in ("__lt__", "__le__", "__ge__"):
+    setattr(Size, _method, _compared(getattr(int, _method)))
 
 
 class SizedNumber(_ByColumns, float):

@@ -5,10 +5,7 @@ from __future__ import annotations
 import torch
 
 from pytest_passbench.fusion.ir import INTEGERS, Affine, Call, Expression, Index, Kind, Unsupported, Value, kind_of
-from pytest_passbench.fusion.lower import Element, Lowering, Rule, rules_into
-
-RULES: dict[str, Rule] = {}
-"""The rules by the operator's name."""
+from pytest_passbench.fusion.lower import Lowering, rule
 
 # The last bit of eager's sqrt in float32, and of its rsqrt in half precision, depends on the tensor's size. The ones
 # here are rounded once.
@@ -43,9 +40,6 @@ LOGIC = {
 COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
-rule = rules_into(RULES)
-
-
 def _same_dtype(call: Call) -> None:
     """Raise Unsupported for a tensor without dimensions that eager would cast to another operand's dtype."""
     values = [value for value in call.values() if value.dtype not in (torch.bool, *INTEGERS)]
@@ -62,10 +56,11 @@ def _result(call: Call) -> torch.dtype:
     return call.results[0].dtype
 
 
-def _float(lowering: Lowering, call: Call, name: str, index: Index, dtype: torch.dtype | None = None) -> Expression:
-    return lowering.real(lowering.operand(call.arguments[name], index, dtype))
+def _float(lowering: Lowering, call: Call, index: Index) -> Expression:
+    return lowering.real(lowering.operand(call.arguments["self"], index))
 
 
+@rule(*UNARY)
 def _unary(lowering: Lowering, call: Call, index: Index) -> Expression:
     x = lowering.operand(call.arguments["self"], index)
     if x.kind == Kind.DOUBLE:
@@ -75,20 +70,12 @@ def _unary(lowering: Lowering, call: Call, index: Index) -> Expression:
     return lowering.apply(UNARY[call.name], lowering.real(x))
 
 
-RULES.update({name: Rule(_unary) for name in UNARY})
-
-
-def _exact(texts: dict[Kind, str]) -> Element:
-    def element(lowering: Lowering, call: Call, index: Index) -> Expression:
-        x = lowering.operand(call.arguments["self"], index)
-        if x.kind not in texts:
-            raise Unsupported(f"{call.name} of {call.arguments['self'].dtype}".replace("torch.", ""))
-        return lowering.apply(texts[x.kind], x, kind=x.kind)
-
-    return element
-
-
-RULES.update({name: Rule(_exact(texts), exact=True) for name, texts in EXACT.items()})
+@rule(*EXACT, exact=True)
+def _exact(lowering: Lowering, call: Call, index: Index) -> Expression:
+    x = lowering.operand(call.arguments["self"], index)
+    if x.kind not in EXACT[call.name]:
+        raise Unsupported(f"{call.name} of {call.arguments['self'].dtype}".replace("torch.", ""))
+    return lowering.apply(EXACT[call.name][x.kind], x, kind=x.kind)
 
 
 def _operands(lowering: Lowering, call: Call, index: Index, *names: str, rounded: bool = False) -> list[Expression]:
@@ -201,7 +188,7 @@ def _power(lowering: Lowering, call: Call, index: Index) -> Expression:
     exponent = call.arguments["exponent"]
     if not isinstance(exponent, (int, float)) or not isinstance(call.arguments["self"], Value):
         raise Unsupported("pow with a tensor as exponent")
-    x = _float(lowering, call, "self", index)
+    x = _float(lowering, call, index)
     if exponent == 3:  # eager cubes bfloat16 in two rounded steps, other types in one
         square = lowering.apply("{0} * {0}", x)
         square = lowering.bf16_rounded(square, _result(call))
@@ -214,26 +201,26 @@ def _power(lowering: Lowering, call: Call, index: Index) -> Expression:
 @rule("gelu")
 def _gelu(lowering: Lowering, call: Call, index: Index) -> Expression:
     name = "gelu" if call.arguments["approximate"] == "none" else "gelu_tanh"
-    return lowering.apply(f"pb::{name}({{0}})", _float(lowering, call, "self", index))
+    return lowering.apply(f"pb::{name}({{0}})", _float(lowering, call, index))
 
 
 @rule("leaky_relu")
 def _leaky_relu(lowering: Lowering, call: Call, index: Index) -> Expression:
     slope = lowering.number(call.arguments["negative_slope"])
-    return lowering.apply("({0} > 0 ? {0} : {0} * {1})", _float(lowering, call, "self", index), slope)
+    return lowering.apply("({0} > 0 ? {0} : {0} * {1})", _float(lowering, call, index), slope)
 
 
 @rule("softplus")
 def _softplus(lowering: Lowering, call: Call, index: Index) -> Expression:
     if call.arguments["beta"] != 1 or call.arguments["threshold"] != 20:
         raise Unsupported("softplus with other constants")
-    return lowering.apply("pb::softplus({0})", _float(lowering, call, "self", index))
+    return lowering.apply("pb::softplus({0})", _float(lowering, call, index))
 
 
 @rule("elu")
 def _elu(lowering: Lowering, call: Call, index: Index) -> Expression:
     alpha, scale, inner = (lowering.number(call.arguments[name]) for name in ("alpha", "scale", "input_scale"))
-    x = _float(lowering, call, "self", index)
+    x = _float(lowering, call, index)
     return lowering.apply("({0} > 0 ? {0} * {2} : pb::expm1({0} * {3}) * {1} * {2})", x, alpha, scale, inner)
 
 

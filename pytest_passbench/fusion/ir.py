@@ -6,9 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
+
+from pytest_passbench.core.grouping import reached
 
 C_TYPES = {
     torch.float32: "float", torch.bfloat16: "pb::bf16", torch.float16: "pb::f16", torch.bool: "bool",
@@ -149,6 +152,32 @@ class Loops:
         loops = [[loop for loop, (d, _step) in enumerate(places) if d == place] for place in range(rank)]
         return [(math.prod(self.sizes[i] for i in items), self.reduced >= set(items)) for items in loops]
 
+    @cached_property
+    def zero(self) -> Affine:
+        """The number 0."""
+        return Affine(0, (0,) * len(self.sizes))
+
+    @cached_property
+    def home(self) -> Index:
+        """The index of a tensor over all dimensions."""
+        steps = [(d, step * (size > 1)) for (d, step), size in zip(self.places(), self.sizes, strict=True)]
+        rank = len(self.dimensions())
+        return tuple(Affine(0, tuple(step * (d == dim) for d, step in steps)) for dim in range(rank))
+
+    def forms(self) -> Iterator[tuple[tuple[int, ...], Index]]:
+        """Yield the sizes of tensors that fit in the domain, each with its index.
+
+        They are over all dimensions, or over the unreduced ones, with a size of 1 or nothing for the others.
+        """
+        dims = list(zip(self.dimensions(), self.home, strict=True))
+        every = [(size, at) for (size, _reduced), at in dims]
+        ones = [(1, self.zero) if reduced else (size, at) for (size, reduced), at in dims]
+        unreduced = [(size, at) for (size, reduced), at in dims if not reduced]
+        for form in (every, ones, unreduced):
+            yield tuple(size for size, _at in form), tuple(at for _size, at in form)
+        if self == Loops((1,)):
+            yield (), ()
+
 
 @dataclass(frozen=True)
 class Access:
@@ -249,14 +278,8 @@ class Nest:
 
 def below(stores: tuple[Store, ...]) -> list[Expression]:
     """Return all expressions that stores need, operands first."""
-    visited: set[Expression] = set()
-    front = [store.value for store in stores]
-    while front:
-        expression = front.pop()
-        if expression not in visited:
-            visited.add(expression)
-            front += expression.operands
-    return sorted(visited, key=lambda expression: expression.number)
+    needed = reached((store.value for store in stores), lambda expression: expression.operands)
+    return sorted(needed, key=lambda expression: expression.number)
 
 
 def accesses(stores: tuple[Store, ...]) -> list[Access]:

@@ -44,13 +44,8 @@ class Kernel:
     trace: Trace
 
     @cached_property
-    def _function(self) -> Callable[..., Any]:
-        function: Callable[..., Any] = getattr(cpp.load(self.source, flags=FLAGS), self.name)
-        return function
-
-    def build(self) -> None:
-        """Compile the kernel now. Raises CompileError."""
-        cpp.load(self.source, flags=FLAGS).build()
+    def _function(self) -> Any:
+        return getattr(cpp.load(self.source, flags=FLAGS), self.name)
 
     def __call__(self, *values: Any) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """Return what the computation returns, from one launch. Raises ValueError for inputs of another form."""
@@ -116,22 +111,20 @@ def source(name: str, steps: Sequence[Nest | Product], generic: torch.dtype | No
              ([step.line(names)] if isinstance(step, Product) else Printer(step, names, generic).text())]  # fmt: skip
     if len(steps) == len(nests) == 1:  # only one of several nests needs a block of its own
         lines = [line.removeprefix("  ") for line in lines[1:-1]]
-    body, sizes = with_sizes("\n".join(f"  {line}" for line in lines))
-    body, numbers = with_numbers(body)
-    kinds = {**{f"n{k}": "int64_t" for k in range(len(sizes))}, **{f"c{k}": "double" for k in range(len(numbers))}}
+    body, sizes, numbers = with_parameters("\n".join(f"  {line}" for line in lines))
     types = {b: f"{'' if b in written else 'const '}{c_type(b.dtype, generic)}*" for b in buffers}
-    scalars = [f"{kind} {scalar}" for scalar, kind in kinds.items()]
+    scalars = [*(f"int64_t {n}" for n in sizes.values()), *(f"double {c}" for c in numbers.values())]
     parameters = [*(f"{types[b]} {names[b]}" for b in buffers), *scalars]
     if generic is None:
         text = _function(f'extern "C" void {name}', parameters, body)
     else:
         outer = [f"{'pb::out' if b in written else 'pb::in'} {names[b]}" if b.dtype == generic else parameter
                  for b, parameter in zip(buffers, parameters, strict=False)]  # fmt: skip
-        call = wrapped(f"    {name}_loop<decltype(t)>(", [*names.values(), *kinds], ");")
+        call = wrapped(f"    {name}_loop<decltype(t)>(", [*names.values(), *sizes.values(), *numbers.values()], ");")
         dispatch = f"  pb::dispatch(dtype, [&](auto t) {{\n{call}\n  }});"
         text = _function(f"template <class T> void {name}_loop", parameters, body)
         text += _function(f'extern "C" void {name}', [*outer, *scalars, "pb::dtype dtype"], dispatch)
-    return Source(text, tuple(buffers), sizes, numbers)
+    return Source(text, tuple(buffers), tuple(sizes), tuple(numbers))
 
 
 def _function(head: str, parameters: Sequence[str], body: str) -> str:
@@ -161,23 +154,20 @@ def pointers(buffers: Sequence[Buffer]) -> dict[Buffer, str]:
     return result
 
 
-def with_sizes(text: str) -> tuple[str, tuple[int, ...]]:
-    """Return a text with parameters n0, n1, ... in place of sizes, and the sizes. Small ones become literals."""
-    sizes: dict[int, str] = {}
+def with_parameters(text: str) -> tuple[str, dict[int, str], dict[SizedNumber, str]]:
+    """Return a text with parameters in place of its marks, and the parameters' names by size and by number.
 
-    def name(mark: re.Match[str]) -> str:
+    They are n0, n1, ... for sizes, of which small ones become literals, and c0, c1, ... for numbers that differ.
+    """
+    sizes, numbers = dict[int, str](), dict[SizedNumber, str]()
+
+    def size_name(mark: re.Match[str]) -> str:
         size = size_of(list(map(int, mark[1].split("|"))))
         literal = not isinstance(size, Size) and abs(size) <= LITERAL and not mark[2]
         return mark[1] if literal else sizes.setdefault(size, f"n{len(sizes)}")
 
-    return re.sub(r"@(-?\d+(?:\|-?\d+)*)(!?)@", name, text), tuple(sizes)
+    def number_name(mark: re.Match[str]) -> str:
+        return numbers.setdefault(SizedNumber(list(map(float, mark[1].split("|")))), f"c{len(numbers)}")
 
-
-def with_numbers(text: str) -> tuple[str, tuple[SizedNumber, ...]]:
-    """Return a text with parameters c0, c1, ... in place of numbers that differ, and the numbers."""
-    names: dict[SizedNumber, str] = {}
-
-    def name(mark: re.Match[str]) -> str:
-        return names.setdefault(SizedNumber(list(map(float, mark[1].split("|")))), f"c{len(names)}")
-
-    return re.sub(r"#([-+.\w]+(?:\|[-+.\w]+)+)#", name, text), tuple(names)
+    text = re.sub(r"@(-?\d+(?:\|-?\d+)*)(!?)@", size_name, text)
+    return re.sub(r"#([-+.\w]+(?:\|[-+.\w]+)+)#", number_name, text), sizes, numbers

@@ -8,17 +8,14 @@ from collections.abc import Sequence
 import torch
 
 from pytest_passbench.fusion.ir import Affine, Call, Expression, Index, Kind, Loops, Unsupported, Value, kind_of
-from pytest_passbench.fusion.lower import EXACT, Lowering, Rule, rules_into
+from pytest_passbench.fusion.lower import EXACT, Lowering, rule
+from pytest_passbench.fusion.windows import over_window
 
-RULES: dict[str, Rule] = {}
-"""The rules by the operator's name."""
 MOST_PLACES, MOST_BINS = 8, 32
 """The most places along its dimension that a scatter may fill, and the most bins of a histogram. For each of them a
 kernel reads all indices or elements: with more of them it is slower than eager (figures: benchmarks/LOG.md)."""
 COUNTED_BY_HALVES = 256
 """The greatest number up to which bfloat16 holds every whole number: eager counts no further in it."""
-
-rule = rules_into(RULES)
 
 
 def _whole(lowering: Lowering, value: Value, index: Index) -> Expression:
@@ -27,7 +24,7 @@ def _whole(lowering: Lowering, value: Value, index: Index) -> Expression:
 
 def _instead(index: Index, dims: Sequence[int], lowering: Lowering) -> Index:
     """Return an index that is 0 in some dimensions."""
-    return tuple(Affine(0, lowering.zero) if d in dims else at for d, at in enumerate(index))
+    return tuple(lowering.zero if d in dims else at for d, at in enumerate(index))
 
 
 @rule("embedding", "index_select", exact=True)
@@ -36,7 +33,7 @@ def _rows(lowering: Lowering, call: Call, index: Index) -> Expression:
     table, numbers = (a["weight"], a["indices"]) if call.name == "embedding" else (a["self"], a["index"])
     dim, rank = a.get("dim", 0) % len(table.sizes), len(numbers.sizes)
     at = _whole(lowering, numbers, index[dim : dim + rank])
-    rest = (*index[:dim], Affine(0, lowering.zero), *index[dim + rank :])
+    rest = (*index[:dim], lowering.zero, *index[dim + rank :])
     return lowering.read(table, rest, ((at, table.strides[dim]),))
 
 
@@ -55,8 +52,8 @@ def _index(lowering: Lowering, call: Call, index: Index) -> Expression:
         raise Unsupported("a subscript with a mask, or with tensors apart")
     rank = max(len(subscripts[d].sizes) for d in dims)
     place = index[dims[0] : dims[0] + rank]
-    rest = [*index[: dims[0]], *[Affine(0, lowering.zero)] * len(dims), *index[dims[0] + rank :]]
-    rest += [Affine(0, lowering.zero)] * (len(value.sizes) - len(rest))
+    rest = [*index[: dims[0]], *[lowering.zero] * len(dims), *index[dims[0] + rank :]]
+    rest += [lowering.zero] * (len(value.sizes) - len(rest))
     lookups = []
     for d in dims:
         at = lowering.cast(lowering.operand(subscripts[d], place), Kind.WHOLE)
@@ -134,10 +131,10 @@ def _bilinear(lowering: Lowering, call: Call, index: Index) -> Expression:
 
 def _by_index(call: Call) -> Loops:
     """Return the loops of a scatter: those over its result, and one over the indices along its dimension."""
-    sizes, numbers, dim = call.arguments["self"].sizes, call.arguments["index"].sizes, call.arguments["dim"]
+    sizes, numbers = call.arguments["self"].sizes, call.arguments["index"].sizes
     if not sizes or len(sizes) != len(numbers):
         raise Unsupported("a scatter into a tensor without dimensions")
-    return Loops((*sizes, numbers[dim]), frozenset({len(sizes)}), (*((d, 1) for d in range(len(sizes))), (None, 1)))
+    return over_window(call, [numbers[call.arguments["dim"]]])
 
 
 @rule("scatter", loops=_by_index, exact=True)
@@ -167,10 +164,7 @@ def _scatter(lowering: Lowering, call: Call, _index: Index) -> Expression:
 
 def _by_element(call: Call) -> Loops:
     """Return the loops of a histogram: one over its bins, and those over the elements that it counts."""
-    sizes = call.arguments["self"].sizes or (1,)
-    return Loops(
-        (call.arguments["bins"], *sizes), frozenset(range(1, 1 + len(sizes))), ((0, 1), *[(None, 1)] * len(sizes))
-    )
+    return over_window(call, call.arguments["self"].sizes or (1,))
 
 
 @rule("histc", loops=_by_element)

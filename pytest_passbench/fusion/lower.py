@@ -6,9 +6,10 @@ scheduling begins again.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import struct
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -88,34 +89,28 @@ class Rule:
     exact: bool = False
 
 
-def rules_into(rules: dict[str, Rule]) -> Callable[..., Callable[[Element], Element]]:
-    """Return a decorator that enters a function as the rule of operators: ``names``, then ``loops`` and ``exact``."""
+RULES: dict[str, Rule] = {}
+"""The rules by the operator's name. Importing a module of rules enters them."""
 
-    def rule(
-        *names: str, loops: Callable[[Call], Loops] | None = None, exact: bool = False
-    ) -> Callable[[Element], Element]:
-        def enter(element: Element) -> Element:
-            rules.update({name: Rule(element, loops, exact) for name in names})
-            return element
 
-        return enter
+def rule(
+    *names: str, loops: Callable[[Call], Loops] | None = None, exact: bool = False
+) -> Callable[[Element], Element]:
+    """Return a decorator that makes a function the rule of the operators with these names."""
 
-    return rule
+    def enter(element: Element) -> Element:
+        RULES.update(dict.fromkeys(names, Rule(element, loops, exact)))
+        return element
+
+    return enter
 
 
 class Lowering:
-    """The expressions of one nest. ``stored`` are the buffers in memory, ``inside`` those that this nest stores."""
+    """The expressions of one nest. ``in_memory`` are the buffers that other nests store."""
 
-    def __init__(
-        self, loops: Loops, stored: Set[Buffer], inside: Set[Buffer], rules: Mapping[str, Rule],
-        generic: torch.dtype | None = None,
-    ) -> None:  # fmt: skip
-        self.generic = generic
-        self.loops, self.stored, self.inside, self.rules = loops, stored, inside, rules
-        self.zero = (0,) * len(loops.sizes)
-        places, rank = loops.places(), len(loops.dimensions())
-        steps = [(d, step * (size > 1)) for (d, step), size in zip(places, loops.sizes, strict=True)]
-        self.home = tuple(Affine(0, tuple(step * (d == dim) for d, step in steps)) for dim in range(rank))
+    def __init__(self, loops: Loops, in_memory: Set[Buffer], generic: torch.dtype | None) -> None:
+        self.loops, self.in_memory, self.generic = loops, in_memory, generic
+        self.zero, self.home = loops.zero, loops.home
         self._known: dict[Any, Expression] = {}
         self._elements: dict[Any, Expression] = {}
 
@@ -177,14 +172,10 @@ class Lowering:
         loops = frozenset(d for d in self.loops.reduced if self.loops.sizes[d] > 1)
         return self._node("running", (x,), x.kind, None, x.varies | loops, x.depth) if loops else x
 
-    def c_type(self, dtype: torch.dtype) -> str:
-        """Return the C++ type of a dtype's elements."""
-        return c_type(dtype, self.generic)
-
     def rounded(self, x: Expression, dtype: torch.dtype) -> Expression:
         """Return an expression as storing it in a tensor of a dtype rounds it."""
         if dtype in HALVES:
-            return self.apply(f"pb::round<{self.c_type(dtype)}>({{0}})", x)
+            return self.apply(f"pb::round<{c_type(dtype, self.generic)}>({{0}})", x)
         if dtype in INTEGERS - {torch.int64} and x.access is None:
             return self.apply(f"wrapped<{C_TYPES[dtype]}>({{0}})", x, kind=Kind.WHOLE)
         return x
@@ -239,7 +230,8 @@ class Lowering:
     def operand(self, item: Any, index: Index, dtype: torch.dtype | None = None) -> Expression:
         """Return an operand, broadcast to an index. A number is rounded to ``dtype`` if one is stated."""
         if isinstance(item, Value):
-            return self.read(item, broadcast(item.sizes, index, self.zero))
+            ends = zip(item.sizes, index[len(index) - len(item.sizes) :], strict=True)
+            return self.read(item, tuple(self.zero if size == 1 else at for size, at in ends))
         if not isinstance(item, (int, float)):
             raise Unsupported(f"the argument {item!r}")
         if dtype is not None and kind_of(dtype) == Kind.WHOLE and isinstance(item, int):
@@ -258,7 +250,7 @@ class Lowering:
         ``lookups`` are whole numbers and their strides: each product is added to the element's place.
         """
         buffer, at = value.buffer, address(value, index, self.zero)
-        if buffer.argument is not None or (buffer in self.stored and buffer not in self.inside):
+        if buffer.argument is not None or buffer in self.in_memory:
             if buffer.dtype not in C_TYPES:
                 raise Unsupported(str(buffer.dtype).removeprefix("torch."))
             numbers = tuple(x for x, _stride in lookups)
@@ -276,12 +268,12 @@ class Lowering:
         """Return the element of a call's result at an index, rounded as eager stores it. Raises Unsupported."""
         call = buffer.maker
         assert call is not None
-        rule = self.rules.get(call.name)
+        rule = RULES.get(call.name)
         if rule is None or buffer.place or buffer.dtype not in C_TYPES:
             raise Unsupported(call.name if rule is None else f"{call.name}: result {buffer.place} of {buffer.dtype}")
         loops = rule.loops(call) if rule.loops else None
-        if loops and loops.reduced and not self._at_home(loops, index):
-            raise Needed(buffer)
+        if loops and loops.reduced and (loops != self.loops or index not in (at for _sizes, at in loops.forms())):
+            raise Needed(buffer)  # the result is read elsewhere than this nest's loops compute it
         key = (buffer, index)
         if key not in self._elements:
             x = rule.element(self, call, index)
@@ -295,19 +287,10 @@ class Lowering:
             self._elements[key] = x
         return self._elements[key]
 
-    def _at_home(self, loops: Loops, index: Index) -> bool:
-        """Return True if a reduction's result is read where this nest's loops compute it."""
-        if loops != self.loops:
-            return False
-        reduced = [done for _size, done in loops.dimensions()]
-        outer = tuple(x for x, done in zip(self.home, reduced, strict=True) if not done)
-        zeros = tuple(Affine(0, self.zero) if done else x for x, done in zip(self.home, reduced, strict=True))
-        return index in (self.home, outer, zeros)
-
     def _place(self, at: Affine, buffer: Buffer) -> Index:
         """Return the index of a place in a buffer. Raises Needed if a step of the loops crosses its dimensions."""
         dims = sorted((d for d, size in enumerate(buffer.sizes) if size > 1), key=lambda d: -buffer.strides[d])
-        steps = {d: [0] * len(self.zero) for d in dims}
+        steps = {d: list(self.zero.steps) for d in dims}
         offsets, rest = {}, at.offset
         for d in dims:
             offsets[d], rest = divmod(rest, buffer.strides[d])
@@ -321,24 +304,13 @@ class Lowering:
             last = offsets[d] + sum((n - 1) * step for n, step in zip(self.loops.sizes, steps[d], strict=True))
             if last >= buffer.sizes[d]:
                 raise Needed(buffer)
-        zero = Affine(0, self.zero)
-        return tuple(Affine(offsets[d], tuple(steps[d])) if d in steps else zero for d in range(len(buffer.sizes)))
+        places = {d: Affine(offsets[d], tuple(steps[d])) for d in dims}
+        return tuple(places.get(d, self.zero) for d in range(len(buffer.sizes)))
 
 
-def to_be_stored(_lowering: Lowering, call: Call, _index: Index) -> Expression:
-    """Raise Needed: the rule of an operator whose result is read from memory alone."""
-    raise Needed(call.results[0])
-
-
-def broadcast(sizes: tuple[int, ...], index: Index, zero: tuple[int, ...]) -> Index:
-    """Return the index in a tensor of ``sizes`` that is broadcast to a tensor with ``index``."""
-    ends = index[len(index) - len(sizes) :]
-    return tuple(Affine(0, zero) if size == 1 else at for size, at in zip(sizes, ends, strict=True))
-
-
-def address(value: Value, index: Index, zero: tuple[int, ...]) -> Affine:
+def address(value: Value, index: Index, zero: Affine) -> Affine:
     """Return where in its buffer an element of a value lies."""
-    offset, steps = value.offset, list(zero)
+    offset, steps = value.offset, list(zero.steps)
     for stride, at in zip(value.strides, index, strict=True):
         offset += stride * at.offset
         steps = [step + stride * more for step, more in zip(steps, at.steps, strict=True)]
@@ -361,10 +333,7 @@ def stored_number(x: float, dtype: torch.dtype) -> float:
 
 def single(x: float) -> float:
     """Return a number in single precision."""
-    try:
-        return float(struct.unpack("f", struct.pack("f", x))[0])
-    except OverflowError:
-        return math.copysign(math.inf, x)
+    return ctypes.c_float(x).value
 
 
 def double_text(x: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from functools import partial
 
 from pytest_passbench.fusion.elements import moved
 from pytest_passbench.fusion.ir import Buffer, Call, Expression, Index, Unsupported, Value, kind_of
-from pytest_passbench.fusion.lower import Lowering, Needed
+from pytest_passbench.fusion.lower import Lowering, Needed, rule
 from pytest_passbench.fusion.windows import numbers
 
 
@@ -42,17 +43,22 @@ def whole(buffer: Buffer) -> Piece:
     return Piece(buffer, buffer.sizes, buffer.strides, 0)
 
 
-RULES: dict[str, Callable[[Call, Buffer], Iterator[Piece]]] = {}
+_Pieces = Callable[[Call, Buffer], Iterator[Piece]]
+PIECES: dict[str, _Pieces] = {}
 """The pieces of a call's result, by the operator's name. They are stored in order."""
 
-_Rule = Callable[[Call, Buffer], Iterator[Piece]]
+
+def to_be_stored(_lowering: Lowering, call: Call, _index: Index) -> Expression:
+    """Raise Needed: the rule of an operator whose result is read from memory alone."""
+    raise Needed(call.results[0])
 
 
-def rule(*names: str) -> Callable[[_Rule], _Rule]:
-    """Return a decorator that makes a function the rule of the operators with these names."""
+def by_pieces(*names: str) -> Callable[[_Pieces], _Pieces]:
+    """Return a decorator that enters a function as the pieces of what operators with these names return."""
 
-    def enter(function: _Rule) -> _Rule:
-        RULES.update(dict.fromkeys(names, function))
+    def enter(function: _Pieces) -> _Pieces:
+        PIECES.update(dict.fromkeys(names, function))
+        rule(*names)(to_be_stored)
         return function
 
     return enter
@@ -63,7 +69,7 @@ def _part(buffer: Buffer, starts: Sequence[int], value: Value) -> Piece:
     return Piece(buffer, value.sizes, buffer.strides, offset, value)
 
 
-@rule("cat")
+@by_pieces("cat")
 def _cat(call: Call, buffer: Buffer) -> Iterator[Piece]:
     dim = call.arguments["dim"] % len(buffer.sizes)
     for start, value in joined(call):
@@ -79,7 +85,8 @@ def joined(call: Call) -> Iterator[tuple[int, Value]]:
             start += value.sizes[dim]
 
 
-def joined_element(lowering: Lowering, call: Call, index: Index) -> Expression:
+@rule("cat", exact=True)
+def _joined_element(lowering: Lowering, call: Call, index: Index) -> Expression:
     """Return the element of a ``cat`` where the loops stay within one of its tensors. Raises Needed elsewhere."""
     buffer = call.results[0]
     dim = call.arguments["dim"] % len(buffer.sizes)
@@ -127,7 +134,7 @@ def _joints(buffer: Buffer, stored: Set[Buffer]) -> Iterator[tuple[int, Call]]:
                     yield dim + shift, maker
 
 
-@rule("stack")
+@by_pieces("stack")
 def _stack(call: Call, buffer: Buffer) -> Iterator[Piece]:
     dim = call.arguments["dim"] % len(buffer.sizes)
     strides = tuple(stride for d, stride in enumerate(buffer.strides) if d != dim)
@@ -135,18 +142,17 @@ def _stack(call: Call, buffer: Buffer) -> Iterator[Piece]:
         yield Piece(buffer, value.sizes, strides, place * buffer.strides[dim], value)
 
 
-@rule("constant_pad_nd")
+@by_pieces("constant_pad_nd")
 def _pad(call: Call, buffer: Buffer) -> Iterator[Piece]:
     value, widths, rank = call.arguments["self"], call.arguments["pad"], len(buffer.sizes)
     before = [widths[2 * place] if 2 * place < len(widths) else 0 for place in reversed(range(rank))]
-    after = [widths[2 * place + 1] if 2 * place < len(widths) else 0 for place in reversed(range(rank))]
-    if min(*before, *after, 0) < 0:
+    if min(widths, default=0) < 0:
         raise Unsupported("a margin below zero")
     yield Piece(buffer, buffer.sizes, buffer.strides, 0, call.arguments["value"])
     yield _part(buffer, before, value)
 
 
-@rule("repeat")
+@by_pieces("repeat")
 def _repeat(call: Call, buffer: Buffer) -> Iterator[Piece]:
     value, times = call.arguments["self"], call.arguments["repeats"]
     sizes = (*[1] * (len(times) - len(value.sizes)), *value.sizes)
@@ -156,7 +162,7 @@ def _repeat(call: Call, buffer: Buffer) -> Iterator[Piece]:
     yield Piece(buffer, dims, tuple(strides), 0, value, lambda index: index[1::2][len(times) - rank :])
 
 
-@rule("pixel_shuffle", "pixel_unshuffle")
+@by_pieces("pixel_shuffle", "pixel_unshuffle")
 def _pixels(call: Call, buffer: Buffer) -> Iterator[Piece]:
     value = call.arguments["self"]
     *lead, channels, height, width = value.sizes if call.name == "pixel_unshuffle" else buffer.sizes
@@ -171,7 +177,7 @@ def _pixels(call: Call, buffer: Buffer) -> Iterator[Piece]:
     yield Piece(buffer, dims, strides, 0, Value(value.buffer, dims, origin, value.offset))
 
 
-@rule("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+@by_pieces("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
 def _nearest(call: Call, buffer: Buffer) -> Iterator[Piece]:
     value = call.arguments["self"]
     factors = [new // size for new, size in zip(buffer.sizes, value.sizes, strict=True)]
@@ -186,38 +192,23 @@ def _nearest(call: Call, buffer: Buffer) -> Iterator[Piece]:
     yield Piece(buffer, dims, tuple(strides), 0, value, lambda index: index[::2])
 
 
-_Box = tuple[list[int], list[int], list[int]]
-"""A part of a tensor: where it goes, where it is from, and its sizes."""
-
-
-def _rolled(part: _Box, dim: int, by: int) -> Iterator[_Box]:
-    """Yield the two parts that a part becomes when it is rolled along a dimension."""
-    to, origin, sizes = part
-    for start, first, size in ((by, 0, sizes[dim] - by), (0, sizes[dim] - by, by)):
-        yield _with(to, dim, start), _with(origin, dim, first), _with(sizes, dim, size)
-
-
-def _with(items: list[int], place: int, item: int) -> list[int]:
-    return [*items[:place], item, *items[place + 1 :]]
-
-
-@rule("roll")
+@by_pieces("roll")
 def _roll(call: Call, buffer: Buffer) -> Iterator[Piece]:
-    value, rank = call.arguments["self"], len(buffer.sizes)
-    dims = call.arguments["dims"]
+    value, dims, shifts = call.arguments["self"], call.arguments["dims"], [0] * len(buffer.sizes)
     if not dims:
         raise Unsupported("roll of all dimensions as one")
-    parts = [([0] * rank, [0] * rank, list(buffer.sizes))]
     for shift, dim in zip(numbers(call.arguments["shifts"], len(dims)), dims, strict=True):
-        by = shift % max(buffer.sizes[dim], 1)
-        parts = [half for part in parts for half in _rolled(part, dim % rank, by)]
-    for to, origin, sizes in parts:
+        shifts[dim] += shift
+    moves = [(size, shift % max(size, 1)) for size, shift in zip(buffer.sizes, shifts, strict=True)]
+    # Of each dimension's two parts: the place that it goes to, the one that it is from, and its size.
+    for parts in itertools.product(*(((by, 0, size - by), (0, size - by, by)) for size, by in moves)):
+        to, origin, sizes = zip(*parts, strict=True)
         if math.prod(sizes):
             offset = value.offset + sum(x * stride for x, stride in zip(origin, value.strides, strict=True))
-            yield _part(buffer, to, Value(value.buffer, tuple(sizes), value.strides, offset))
+            yield _part(buffer, to, Value(value.buffer, sizes, value.strides, offset))
 
 
-@rule("im2col", "col2im")
+@by_pieces("im2col", "col2im")
 def _columns(call: Call, buffer: Buffer) -> Iterator[Piece]:
     """Yield the columns of an image's windows, or the image that columns are put back into.
 

@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 import torch
 
 from pytest_passbench.fusion.ir import HALVES, Buffer, Call, Unsupported, Value, size_text
+from pytest_passbench.fusion.lower import rule
+from pytest_passbench.fusion.pieces import to_be_stored
 
 FEWEST_COLUMNS = 4
 """With fewer columns, most lanes of a register would be empty."""
@@ -170,10 +172,11 @@ def _for_each(item: Any, rank: int) -> list[int]:
     return [*items] * rank if len(items) == 1 else [*items]
 
 
-MAKERS: dict[str, Maker] = {
+PRODUCTS: dict[str, Maker] = {
     "mm": _mm, "bmm": _mm, "addmm": _addmm, "baddbmm": _baddbmm, "convolution": _convolution,
 }  # fmt: skip
-"""The functions that give an operator's product, by the operator's name. They raise Unsupported."""
+"""The functions that return an operator's product, by the operator's name. They raise Unsupported."""
+rule(*PRODUCTS)(to_be_stored)
 
 PRODUCT_TEXTS = {
     "Steps Added": """\

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
@@ -17,14 +16,10 @@ from pytest_passbench.fusion.ir import (
     Loops,
     Unsupported,
     Value,
+    c_type,
     kind_of,
 )
-from pytest_passbench.fusion.lower import EXACT, Lowering, Needed, Rule, broadcast, double_text, rules_into
-
-RULES: dict[str, Rule] = {}
-"""The rules by the operator's name."""
-
-rule = rules_into(RULES)
+from pytest_passbench.fusion.lower import EXACT, Lowering, Needed, double_text, rule
 
 
 def along(call: Call) -> Loops:
@@ -67,7 +62,7 @@ def _moments_in_order(lowering: Lowering, x: Expression, dtype: torch.dtype) -> 
     """Return the mean and the variance of a row of a dtype. In half precision they have the bits of eager's."""
     if dtype not in (*HALVES, lowering.generic):
         return _moments(lowering, x)
-    mean = lowering.reduce(f"mean {lowering.c_type(dtype)}", x)
+    mean = lowering.reduce(f"mean {c_type(dtype, lowering.generic)}", x)
     squares = lowering.reduce("squares", lowering.apply("({0} - {1}) * ({0} - {1})", x, mean), mean)
     return mean, lowering.apply("{0} / {1}", squares, lowering.size(_count(lowering)))
 
@@ -125,7 +120,7 @@ def _place(lowering: Lowering, call: Call, _index: Index) -> Expression:
     if x.kind == Kind.MASK:
         raise Unsupported(f"{call.name} of bools")
     x = lowering.apply("-{0}", x, kind=x.kind) if call.name == "argmin" else x
-    steps, count = list(lowering.zero), 1
+    steps, count = list(lowering.zero.steps), 1
     for d in sorted(lowering.loops.reduced, reverse=True):
         steps[d], count = count * (lowering.loops.sizes[d] > 1), count * lowering.loops.sizes[d]
     kind = Kind.REAL if count <= EXACT else Kind.WHOLE  # floats have twice the lanes
@@ -179,10 +174,11 @@ def _softmax(lowering: Lowering, call: Call, _index: Index) -> Expression:
     return lowering.apply("{0} * {1}", power, lowering.apply("1 / {0}", total))  # as eager does, once a row
 
 
-def _parameter(lowering: Lowering, item: Any, index: Index, default: float) -> Expression:
-    if item is None:
-        return lowering.number(default)
-    return lowering.read(item, broadcast(item.sizes, index, lowering.zero))
+def _parameters(lowering: Lowering, call: Call, index: Index, *names: str) -> list[Expression]:
+    """Return parameters of a norm, with the default of each that is left out."""
+    defaults = {"running_mean": 0.0, "running_var": 1.0, "weight": 1.0, "bias": 0.0}
+    stated = ((call.arguments[name], defaults[name]) for name in names)
+    return [lowering.operand(default if item is None else item, index) for item, default in stated]
 
 
 @rule("native_layer_norm", loops=along_shape)
@@ -191,7 +187,7 @@ def _layer_norm(lowering: Lowering, call: Call, index: Index) -> Expression:
     mean, variance = _moments_in_order(lowering, x, call.arguments["input"].dtype)
     scale = lowering.apply("1 / pb::sqrt({0} + {1})", variance, call.arguments["eps"])
     y = lowering.apply("fused({0}, {1}, -{2} * {1})", x, scale, mean)
-    weight, bias = (_parameter(lowering, call.arguments[n], index, d) for n, d in (("weight", 1.0), ("bias", 0.0)))
+    weight, bias = _parameters(lowering, call, index, "weight", "bias")
     return lowering.apply("fused({0}, {1}, {2})", y, weight, bias)
 
 
@@ -202,19 +198,13 @@ def by_channel(call: Call) -> Loops:
     return Loops(sizes, frozenset(d for d in range(len(sizes)) if d != 1) if training else frozenset())
 
 
-def _channels(lowering: Lowering, call: Call, index: Index, *names: str) -> list[Expression]:
-    """Return parameters of a channel, with the default of each that is left out."""
-    defaults = {"running_mean": 0.0, "running_var": 1.0, "weight": 1.0, "bias": 0.0}
-    return [_parameter(lowering, call.arguments[name], index[1:2], defaults[name]) for name in names]
-
-
 @rule("native_batch_norm", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit",
       "_batch_norm_no_update", loops=by_channel)  # fmt: skip
 def _batch_norm(lowering: Lowering, call: Call, index: Index) -> Expression:
     a = call.arguments
     if a.get("training", False) and a.get("running_mean") is not None:
         raise Unsupported("a batch norm that updates its statistics")
-    weight, bias = _channels(lowering, call, index, "weight", "bias")
+    weight, bias = _parameters(lowering, call, index[1:2], "weight", "bias")
     x = lowering.read(a["input"], index)
     if a.get("training", False):
         mean, variance = _moments(lowering, x)
@@ -224,7 +214,7 @@ def _batch_norm(lowering: Lowering, call: Call, index: Index) -> Expression:
         mean, inverse = lowering.rounded(mean, dtype), lowering.rounded(inverse, dtype)
         scale = lowering.apply("{0} * {1}", inverse, weight)
     else:
-        mean, variance = _channels(lowering, call, index, "running_mean", "running_var")
+        mean, variance = _parameters(lowering, call, index[1:2], "running_mean", "running_var")
         scale = lowering.apply("1 / pb::sqrt({0} + {1}) * {2}", variance, a["eps"], weight)
     # eager's kernel for float16 has no fused multiplication here
     texts = {torch.float16: "{0} - {1} * {2}", lowering.generic: "shift<T>({0}, {1}, {2})"}
@@ -267,7 +257,7 @@ def by_group(call: Call) -> Loops:
 def _group_norm(lowering: Lowering, call: Call, index: Index) -> Expression:
     x = _input(lowering, call.arguments["input"])
     mean, variance = _moments_in_order(lowering, x, call.arguments["input"].dtype)
-    weight, bias = _channels(lowering, call, index, "weight", "bias")
+    weight, bias = _parameters(lowering, call, index[1:2], "weight", "bias")
     # eager adds eps and takes the root in double
     inverse = lowering.apply(f"inverse_root({{0}}, {double_text(call.arguments['eps'])})", variance)
     scale = lowering.apply("{0} * {1}", inverse, weight)

@@ -9,14 +9,13 @@ from itertools import groupby
 
 import torch
 
-from pytest_passbench.fusion import elements, lookups, reductions, windows
+from pytest_passbench.core.grouping import reached
+from pytest_passbench.fusion import lookups, reductions  # noqa: F401  # they enter their rules
 from pytest_passbench.fusion.ir import (
     REGISTER,
     Access,
-    Affine,
     Buffer,
     Call,
-    Index,
     Loops,
     Nest,
     Store,
@@ -27,17 +26,10 @@ from pytest_passbench.fusion.ir import (
     below,
     crosses,
 )
-from pytest_passbench.fusion.lower import Lowering, Needed, Rule, address, to_be_stored
-from pytest_passbench.fusion.pieces import RULES as PIECES
-from pytest_passbench.fusion.pieces import Piece, cut, joined_element, whole
-from pytest_passbench.fusion.products import MAKERS, Product
+from pytest_passbench.fusion.lower import RULES, Lowering, Needed, address
+from pytest_passbench.fusion.pieces import PIECES, Piece, cut, whole
+from pytest_passbench.fusion.products import PRODUCTS, Product
 
-RULES = {
-    **elements.RULES, **reductions.RULES, **lookups.RULES, **windows.RULES,
-    **dict.fromkeys((*PIECES, *MAKERS), Rule(to_be_stored)), "cat": Rule(joined_element, exact=True),
-}  # fmt: skip
-"""The rules by the operator's name. A result that is stored by pieces, except that of ``cat``, has its own loops, and
-a product has none."""
 ROUNDS = 200
 """How often scheduling may begin again: each time one more buffer is stored, or has loops of its own."""
 
@@ -101,38 +93,22 @@ def _step(group: Group, stored: set[Buffer], generic: torch.dtype | None) -> Nes
     for value in group.product.values():
         if value.buffer.argument is None and value.buffer not in stored:
             raise _Unfit(value.buffer, group.pieces[0])
-    return MAKERS[group.product.name](group.product)
+    return PRODUCTS[group.product.name](group.product)
 
 
 def _stores(group: Group, stored: set[Buffer], generic: torch.dtype | None) -> tuple[Store, ...]:
     inside = {piece.buffer for piece in group.pieces if piece.value is None}
-    lowering = Lowering(group.loops, stored, inside, RULES, generic)
+    lowering = Lowering(group.loops, stored - inside, generic)
     stores = []
     for piece in group.pieces:
+        index = next(index for sizes, index in group.loops.forms() if sizes == piece.sizes)
+        place = Value(piece.buffer, piece.sizes, piece.strides, piece.offset)
         try:
-            stores.append(_store(lowering, piece))
+            value = piece.element(lowering, index)
         except Needed as need:
             raise _Unfit(need.buffer, piece) from None
+        stores.append(Store(Access(piece.buffer, address(place, index, group.loops.zero)), value))
     return tuple(stores)
-
-
-def _store(lowering: Lowering, piece: Piece) -> Store:
-    index = fit(lowering.loops, piece.sizes, lowering)
-    assert index is not None
-    place = Value(piece.buffer, piece.sizes, piece.strides, piece.offset)
-    return Store(Access(piece.buffer, address(place, index, lowering.zero)), piece.element(lowering, index))
-
-
-def fit(loops: Loops, sizes: tuple[int, ...], lowering: Lowering) -> Index | None:
-    """Return the index of a tensor of ``sizes`` in a domain, over all or the unreduced dimensions, else None."""
-    zero, dims = Affine(0, lowering.zero), loops.dimensions()
-    if sizes == tuple(size for size, _reduced in dims):
-        return lowering.home
-    if sizes == tuple(1 if reduced else size for size, reduced in dims):
-        return tuple(zero if reduced else at for (_size, reduced), at in zip(dims, lowering.home, strict=True))
-    if sizes == tuple(size for size, reduced in dims if not reduced) or (not sizes and loops == Loops((1,))):
-        return tuple(at for (_size, reduced), at in zip(dims, lowering.home, strict=True) if not reduced and sizes)
-    return None
 
 
 def _groups(stored: Set[Buffer], apart: Set[Buffer]) -> list[Group]:
@@ -142,14 +118,14 @@ def _groups(stored: Set[Buffer], apart: Set[Buffer]) -> list[Group]:
         call = buffer.maker
         if not math.prod(buffer.sizes) or call is None:
             continue
-        if call.name in MAKERS:
+        if call.name in PRODUCTS:
             groups.append(Group(Loops((1,)), [whole(buffer)], alone=True, product=call))
         elif call.name in PIECES and not buffer.place:
             pieces = [piece for piece in PIECES[call.name](call, buffer) if math.prod(piece.sizes)]
             for (_sizes, loops), parts in groupby(pieces, key=lambda piece: (piece.sizes, _loops(piece, stored))):
                 groups.append(Group(loops, list(parts), alone=True))
         else:
-            reduces = any(_reductions(buffer, stored, set()))
+            reduces = any(_reductions(buffer, stored))
             pieces = [whole(buffer)] if reduces else cut(buffer, stored)
             for _sizes, parts in groupby(pieces, key=lambda piece: piece.sizes):
                 _join(groups, list(parts), stored, buffer in apart)
@@ -161,8 +137,8 @@ def _loops(piece: Piece, stored: Set[Buffer]) -> Loops:
     buffer = piece.value.buffer if isinstance(piece.value, Value) else piece.buffer
     if piece.value is not None and buffer in stored:
         return Loops(piece.sizes or (1,))
-    for loops in _reductions(buffer, stored, set()):
-        if fit(loops, piece.sizes, Lowering(loops, set(), set(), {})) is not None:
+    for loops in _reductions(buffer, stored):
+        if piece.sizes in (sizes for sizes, _index in loops.forms()):
             return loops
     return Loops(piece.sizes or (1,))
 
@@ -183,18 +159,17 @@ def _sizes(loops: Loops) -> list[int]:
     return [size for size, _reduced in loops.dimensions()]
 
 
-def _reductions(buffer: Buffer, stored: Set[Buffer], known: set[Buffer]) -> Iterator[Loops]:
-    """Yield the loops of the reductions that a buffer is computed from, the nearest reduction first."""
-    if buffer in known or buffer.maker is None:
-        return
-    known.add(buffer)
-    call = buffer.maker
-    loops = RULES[call.name].loops if call.name in RULES else None
-    if loops and loops(call).reduced:
-        yield loops(call)
-    for value in call.values():
-        if value.buffer not in stored:
-            yield from _reductions(value.buffer, stored, known)
+def _reductions(buffer: Buffer, stored: Set[Buffer]) -> Iterator[Loops]:
+    """Yield the loops of the reductions that a buffer is computed from, those of its first operand first."""
+
+    def operands(of: Buffer) -> list[Buffer]:
+        values = list(of.maker.values()) if of.maker else []
+        return [value.buffer for value in reversed(values) if value.buffer not in stored]
+
+    for call in (item.maker for item in reached([buffer], operands)):
+        loops = RULES[call.name].loops if call and call.name in RULES else None
+        if call and loops and loops(call).reduced:
+            yield loops(call)
 
 
 # ---- a nest's loops

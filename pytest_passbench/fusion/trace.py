@@ -80,7 +80,9 @@ class Recorder(TorchDispatchMode):
             result = tuple(torch.empty_like(item, memory_format=torch.contiguous_format) for item in result)
         if call.name in POOLS:
             with self:
-                self._pad(call, args[0], result[0] if isinstance(result, tuple) else result)
+                image = padded(call, args[0], result[0] if isinstance(result, tuple) else result)
+            if image is not None:
+                call.arguments["self"] = self.value(image)
         if call.name in VIEWS_IN_PLACE:
             return result
         if func._schema.is_mutable:
@@ -90,11 +92,6 @@ class Recorder(TorchDispatchMode):
         else:
             self.tensors.append(result)
         return result
-
-    def _pad(self, call: Call, image: torch.Tensor, result: torch.Tensor) -> None:
-        image_with_margin = padded(call, image, result)
-        if image_with_margin is not None:
-            call.arguments["self"] = self.value(image_with_margin)
 
     def _results(self, call: Call, result: Any) -> None:
         for place, tensor in enumerate(result if isinstance(result, (list, tuple)) else [result]):
@@ -137,11 +134,6 @@ def twin(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
-def _input(recorder: Recorder, twin: torch.Tensor, place: int) -> Value:
-    buffer = recorder.add(twin, argument=place)
-    return Value(buffer, buffer.sizes, buffer.strides, 0)
-
-
 def trace(
     function: Callable[..., Any], inputs: Sequence[Any], overwrite: bool = False, recorder: Recorder | None = None
 ) -> Trace:
@@ -154,7 +146,8 @@ def trace(
     """
     twins = pytree.tree_map_only(torch.Tensor, twin, list(inputs))
     recorder = recorder or Recorder(overwrite)
-    arguments = [_input(recorder, leaf, place) for place, leaf in enumerate(tensors_in(twins))]
+    buffers = [recorder.add(leaf, argument=place) for place, leaf in enumerate(tensors_in(twins))]
+    arguments = [Value(buffer, buffer.sizes, buffer.strides, 0) for buffer in buffers]
     try:
         with torch.no_grad(), recorder:
             result = function(*twins)

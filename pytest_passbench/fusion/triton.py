@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from pytest_passbench.core.grouping import reached
 from pytest_passbench.fusion.columns import SizedNumber
 from pytest_passbench.fusion.cpp import registers
 from pytest_passbench.fusion.ir import (
@@ -24,7 +25,7 @@ from pytest_passbench.fusion.ir import (
     place_text,
     size_text,
 )
-from pytest_passbench.fusion.kernel import pointers, with_numbers, with_sizes, wrapped
+from pytest_passbench.fusion.kernel import pointers, with_parameters, wrapped
 from pytest_passbench.fusion.triton_text import in_triton
 
 WIDEST = 1 << 14
@@ -62,15 +63,13 @@ def _kernel(name: str, nest: Nest, generic: torch.dtype | None) -> TritonNest:
     touched = {access.buffer for access in accesses(nest.stores) if access.buffer}
     buffers = sorted(touched, key=lambda buffer: buffer.number)
     printer = _TritonPrinter(nest, pointers(buffers), generic)
-    body, sizes = with_sizes("\n".join(f"    {line}" for line in printer.lines()))
-    body, numbers = with_numbers(body)
-    parameters = [*printer.names.values(), *(f"n{k}" for k in range(len(sizes)))]
-    parameters += [*(f"c{k}" for k in range(len(numbers))), "BLOCK: tl.constexpr"]
+    body, sizes, numbers = with_parameters("\n".join(f"    {line}" for line in printer.lines()))
+    parameters = [*printer.names.values(), *sizes.values(), *numbers.values(), "BLOCK: tl.constexpr"]
     parameters += ["HEIGHT: tl.constexpr"] if printer.reduced else []
     text = f"@triton.jit\n{wrapped(f'def {name}(', parameters, '):')}\n{body}\n"
     rows = math.prod(nest.sizes[d] for d in printer.outer) if printer.reduced else None
     columns = math.prod(nest.sizes[d] for d in printer.inner)
-    return TritonNest(name, text, tuple(buffers), sizes, numbers, rows, columns, printer.long)
+    return TritonNest(name, text, tuple(buffers), tuple(sizes), tuple(numbers), rows, columns, printer.long)
 
 
 class _TritonPrinter:
@@ -177,13 +176,11 @@ class _TritonPrinter:
 
     def _closure(self, goals: Iterable[Expression]) -> list[Expression]:
         """Return the values of a sweep that expressions need, and that are not defined yet."""
-        values, front = set[Expression](), list(goals)
-        while front:
-            x = front.pop()
-            if x not in values and x not in self.defined and not x.constant and self._full(x):
-                values.add(x)
-                front += x.operands
-        return sorted(values, key=lambda x: x.number)
+
+        def undefined(nodes: Iterable[Expression]) -> list[Expression]:
+            return [x for x in nodes if x not in self.defined and not x.constant and self._full(x)]
+
+        return sorted(reached(undefined(goals), lambda x: undefined(x.operands)), key=lambda x: x.number)
 
     def _defined(self, nodes: Iterable[Expression]) -> list[str]:
         lines = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pytest_passbench.core.grouping import reached
 from pytest_passbench.fusion.ir import Kind, Unsupported
 
 DTYPES = {
@@ -133,21 +134,18 @@ def softplus(x):
 TOKEN = re.compile(
     r"\s*(@-?[\d|]+!?@|#[^#]+#|\{\d\}|\d+\.?\d*(?:e[-+]?\d+)?f?|(?:pb::)?[A-Za-z_]\w*|==|!=|<=|>=|[-+*/%&|^~?:(),<>\"{}])"
 )
-LEVELS = (("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("+", "-"), ("*", "/", "%"))
-"""The operators of two operands, the loosest first."""
+INFIX = frozenset({"|", "^", "&", "==", "!=", "<", ">", "<=", ">=", "+", "-", "*", "/", "%"})
+"""The operators of two operands. Their order of precedence stays with the text."""
 
 
 def helpers(body: str) -> list[str]:
     """Return the texts of the helpers that a text calls, and of those that these call, in order."""
-    used: list[str] = []
-    front = [body]
-    while front:
-        text = front.pop()
-        for name, helper in HELPERS.items():
-            if re.search(rf"(?<![\w.]){name}\(", text) and name not in used:
-                used.append(name)
-                front.append(helper)
-    return [text for name, text in HELPERS.items() if name in used]
+
+    def called(text: str) -> list[str]:
+        return [helper for name, helper in HELPERS.items() if re.search(rf"(?<![\w.]){name}\(", text)]
+
+    texts = reached(called(body), called)
+    return [text for text in HELPERS.values() if text in texts]
 
 
 def in_triton(text: str, operands: Sequence[str], kind: Kind) -> str:
@@ -183,7 +181,7 @@ class _Parser:
         return item
 
     def choice(self) -> str:
-        condition = self.infix(0)
+        condition = self.infix()
         if self.peek() != "?":
             return condition
         self.take("?")
@@ -192,15 +190,13 @@ class _Parser:
         bare = condition.removesuffix(".to(tl.int64)")  # only C++ needs it
         return f"tl.where({bare}, {x}, {self.choice()})"
 
-    def infix(self, level: int) -> str:
-        if level == len(LEVELS):
-            return self.prefix()
-        left = self.infix(level + 1)
-        while self.peek() in LEVELS[level]:
+    def infix(self) -> str:
+        text = self.prefix()
+        while self.peek() in INFIX:
             symbol = self.take()
             symbol = "//" if symbol == "/" and self.kind == Kind.WHOLE else symbol
-            left = f"{left} {symbol} {self.infix(level + 1)}"
-        return left
+            text = f"{text} {symbol} {self.prefix()}"
+        return text
 
     def prefix(self) -> str:
         if self.peek() in ("-", "~"):

@@ -9,12 +9,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.fusion.ir import Affine, Call, Expression, Index, Kind, Loops
-from pytest_passbench.fusion.lower import Lowering, Rule, rules_into
-
-RULES: dict[str, Rule] = {}
-"""The rules by the operator's name."""
-
-rule = rules_into(RULES)
+from pytest_passbench.fusion.lower import Lowering, rule
 
 
 def numbers(item: Any, rank: int, default: Any = None) -> list[int]:
@@ -29,27 +24,16 @@ def _rank(call: Call) -> int:
     return int(call.name.partition("pool")[2][0])
 
 
-def margins(call: Call, sizes: tuple[int, ...], result: tuple[int, ...]) -> list[int]:
-    """Return how far windows reach beyond an image, as ``torch.nn.functional.pad`` takes it: last dimension first."""
-    a, rank, pads = call.arguments, _rank(call), list[int]()
-    kernel, padding = numbers(a["kernel_size"], rank), numbers(a["padding"], rank)
-    stride, dilation = numbers(a["stride"], rank, kernel), numbers(a.get("dilation", 1), rank)
-    for axis in reversed(range(rank)):
-        reach = (result[axis - rank] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1
-        pads += [padding[axis], max(reach - sizes[axis - rank] - padding[axis], 0)]
-    return pads
-
-
-def _loops(call: Call, kernel: Iterable[int]) -> Loops:
-    """Return the loops of a pool: those over its result, and those over a window, which are reduced."""
-    sizes, window = call.results[0].sizes, tuple(kernel)
-    places = [*((d, 1) for d in range(len(sizes))), *((None, 1) for _ in window)]
-    return Loops((*sizes, *window), frozenset(range(len(sizes), len(places))), tuple(places))
+def over_window(call: Call, window: Iterable[int]) -> Loops:
+    """Return loops over a call's result, and loops over a window of these sizes, which are reduced."""
+    rank, sizes = len(call.results[0].sizes), (*call.results[0].sizes, *window)
+    places = tuple((d if d < rank else None, 1) for d in range(len(sizes)))
+    return Loops(sizes, frozenset(range(rank, len(sizes))), places)
 
 
 def windows(call: Call) -> Loops:
     """Return the loops of a pool whose windows have one size."""
-    return _loops(call, numbers(call.arguments["kernel_size"], _rank(call)))
+    return over_window(call, numbers(call.arguments["kernel_size"], _rank(call)))
 
 
 POOLS = ("avg_pool2d", "avg_pool3d", "max_pool2d_with_indices", "max_pool3d_with_indices")
@@ -90,21 +74,19 @@ def _divisor(lowering: Lowering, call: Call) -> Expression:
     return lowering.real(lowering.apply(" * ".join(f"({{{i}}})" for i in range(rank)), *counts, kind=Kind.WHOLE))
 
 
-def _ends(size: int, count: int) -> list[tuple[int, int]]:
-    """Return the first place and the end of each window of an adaptive pool along a dimension."""
-    return [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
-
-
 def adaptive(call: Call) -> Loops:
     """Return the loops of an adaptive pool: each window is as long as the longest."""
-    rank, value = _rank(call), call.arguments["self"]
-    ends = (_ends(size, new) for size, new in zip(value.sizes[-rank:], call.results[0].sizes[-rank:], strict=True))
-    return _loops(call, [max(last - first for first, last in items) for items in ends])
+
+    def longest(size: int, count: int) -> int:
+        return max(-(-(place + 1) * size // count) - place * size // count for place in range(count))
+
+    rank = _rank(call)
+    return over_window(call, map(longest, call.arguments["self"].sizes[-rank:], call.results[0].sizes[-rank:]))
 
 
 @rule("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d", loops=adaptive)
 def _adaptive_pool(lowering: Lowering, call: Call, _index: Index) -> Expression:
-    value, rank, loops = call.arguments["self"], _rank(call), len(lowering.zero)
+    value, rank, loops = call.arguments["self"], _rank(call), len(lowering.loops.sizes)
     lookups, inside, count = [], lowering.truth(True), lowering.number(1)
     for axis in range(-rank, 0):
         size, new = value.sizes[axis], call.results[0].sizes[axis]
@@ -119,9 +101,8 @@ def _adaptive_pool(lowering: Lowering, call: Call, _index: Index) -> Expression:
         count = lowering.apply("{0} * {1}", count, length)
         bound = lowering.apply("lesser({0}, {1} - 1)", at, last, kind=Kind.WHOLE)
         lookups.append((bound, value.strides[axis]))
-    start = tuple(
-        Affine(0, lowering.zero) if d >= len(value.sizes) - rank else at for d, at in enumerate(lowering.home)
-    )
+    outside = len(value.sizes) - rank
+    start = (*lowering.home[:outside], *[lowering.zero] * rank)
     x = lowering.read(value, start, tuple(lookups))
     if "max" in call.name:
         return lowering.reduce("greatest", x)
@@ -134,9 +115,14 @@ def padded(call: Call, image: torch.Tensor, result: torch.Tensor) -> torch.Tenso
 
     The image's size without the margin is noted in ``call`` as ``extent``.
     """
-    pads = margins(call, tuple(image.shape), tuple(result.shape))
+    a, rank, pads = call.arguments, _rank(call), list[int]()
+    kernel, padding = numbers(a["kernel_size"], rank), numbers(a["padding"], rank)
+    stride, dilation = numbers(a["stride"], rank, kernel), numbers(a.get("dilation", 1), rank)
+    for axis in reversed(range(rank)):
+        reach = (result.shape[axis - rank] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1
+        pads += [padding[axis], max(reach - image.shape[axis - rank] - padding[axis], 0)]
     if not any(pads):
         return None
-    call.arguments["extent"] = tuple(image.shape[-_rank(call) :])
+    a["extent"] = tuple(image.shape[-rank:])
     fill = -math.inf if call.name.startswith("max") else 0.0
     return torch.ops.aten.constant_pad_nd(image, pads, fill)

@@ -19,15 +19,10 @@ import torch
 import torch.nn.functional
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.plurals import words
 from pytest_passbench.suite import batching
 
 Function = Callable[..., Any]
-
-
-def words(text: str) -> frozenset[str]:
-    """Return the words of a text, which are separated by blanks and line breaks."""
-    return frozenset(text.split())
-
 
 # Functions that touch files, foreign memory, autograd state or callables, or that newer releases of torch lack.
 _DENIED = words("""

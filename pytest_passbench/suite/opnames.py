@@ -9,7 +9,8 @@ from typing import Any
 import torch
 import torch.fx
 
-from pytest_passbench.suite.allowlist import spelling, words
+from pytest_passbench.core.plurals import words
+from pytest_passbench.suite.allowlist import spelling
 from pytest_passbench.suite.batching import is_batching
 
 _WITHOUT_EFFECT = frozenset({

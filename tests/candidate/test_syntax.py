@@ -52,7 +52,7 @@ DEEP = {
 def test_what_nests_too_deeply_or_is_too_long_is_a_fault(tmp_path: Path, text: str) -> None:
     file = tmp_path / "p.py"
     file.write_text(f"{PASS}\nVALUE = 1\n{text}\n")
-    fault = read_fault(file, "p")
+    fault = read_fault(file)
     assert fault is not None
     assert fault.message.startswith("too complex: ")
     assert str(fault).startswith(f"{file}:{fault.line}: ")
@@ -61,13 +61,13 @@ def test_what_nests_too_deeply_or_is_too_long_is_a_fault(tmp_path: Path, text: s
 def test_a_ruler_of_underscores_is_no_number(tmp_path: Path) -> None:
     file = tmp_path / "p.py"
     file.write_text(f"# {'_' * 110}\n# {'0' * 100}\n{PASS}")
-    assert read_fault(file, "p") is None
+    assert read_fault(file) is None
 
 
 def test_a_fault_names_the_line(tmp_path: Path) -> None:
     file = tmp_path / "p.py"
     file.write_text(f"{PASS}\nVALUE = {'-' * 5000}1\n")
-    fault = read_fault(file, "p")
+    fault = read_fault(file)
     assert fault is not None
     assert fault.line == PASS.count("\n") + 2
 
@@ -88,7 +88,7 @@ LONG = {
 def test_what_is_only_long_is_read(tmp_path: Path, text: str) -> None:
     file = tmp_path / "p.py"
     file.write_text(PASS + text)
-    assert read_fault(file, "p") is None
+    assert read_fault(file) is None
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_is_only_long_is_read(tmp_path: Path, text: str) -> None:
 def test_only_utf_8_is_read(tmp_path: Path, data: bytes, message: str) -> None:
     file = tmp_path / "p.py"
     file.write_bytes(data)
-    fault = read_fault(file, "p")
+    fault = read_fault(file)
     assert fault is not None
     assert fault.message == f"cannot be parsed: {message}"
 
@@ -115,7 +115,7 @@ def test_only_utf_8_is_read(tmp_path: Path, data: bytes, message: str) -> None:
 def test_utf_8_may_be_declared_and_marked(tmp_path: Path, head: str) -> None:
     file = tmp_path / "p.py"
     file.write_text(f"{head}{PASS}NAME = 'é'\n", encoding="utf-8")
-    assert read_fault(file, "p") is None
+    assert read_fault(file) is None
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -151,7 +151,7 @@ def test_the_worst_files_are_done_within_the_limits(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
         for file in sorted(Path(sys.argv[1]).glob("*.py")):
             resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + 10, resource.RLIM_INFINITY))
-            read_fault(file, "p")
+            read_fault(file)
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program), str(tmp_path)], check=True)
 
@@ -159,6 +159,6 @@ def test_the_worst_files_are_done_within_the_limits(tmp_path: Path) -> None:
 def test_a_function_with_a_misspelt_name_is_named(tmp_path):
     file = tmp_path / "p.py"
     file.write_text("def pattern(x): ...\ndef replacement_args(x): ...\ndef replacement_function(): ...\n")
-    fault = read_fault(file, "p")
+    fault = read_fault(file)
     assert fault is not None
     assert fault.message == "defines no replacement_func (it has replacement_function: rename it)"

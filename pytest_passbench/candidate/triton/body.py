@@ -78,12 +78,9 @@ class Body:
                 return ast.AugAssign(self._name(target), operator, self.expression(value, depth))
             case ast.Return(value):
                 return ast.Return(None if value is None else self.expression(value, depth))
-            case ast.If(test, body, orelse):
+            case ast.If(test, body, orelse) | ast.While(test, body, orelse):
                 test = self.expression(test, depth)
-                return ast.If(test, self.statements(body, depth), self._else(orelse, depth))
-            case ast.While(test, body, orelse):
-                test = self.expression(test, depth)
-                return ast.While(test, self.statements(body, depth), self._else(orelse, depth))
+                return type(node)(test, self.statements(body, depth), self._else(orelse, depth))
             case ast.For(target, source, body, orelse):
                 source = self.expression(source, depth)
                 inner = self.statements(body, depth)
@@ -140,10 +137,8 @@ class Body:
             case ast.Slice(lower, upper, step):
                 parts = (None if part is None else self.expression(part, depth) for part in (lower, upper, step))
                 return ast.Slice(*parts)
-            case ast.Tuple(items):
-                return ast.Tuple([self.expression(item, depth) for item in items], ast.Load())
-            case ast.List(items):
-                return ast.List([self.expression(item, depth) for item in items], ast.Load())
+            case ast.Tuple(items) | ast.List(items):
+                return type(node)([self.expression(item, depth) for item in items], ast.Load())
         raise self._no_syntax(node)
 
     def _constant(self, node: ast.expr, value: object) -> ast.expr:

@@ -5,11 +5,7 @@ The lists cover all releases. If a release lacks a name, Triton itself reports t
 
 from __future__ import annotations
 
-
-def words(text: str) -> frozenset[str]:
-    """Return the words of a text."""
-    return frozenset(text.split())
-
+from pytest_passbench.core.plurals import words
 
 DTYPES = words("""
     int1 int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64

@@ -149,12 +149,8 @@ class KernelText:
 
     def to_json(self) -> dict[str, Any]:
         """Return the text as JSON-ready data, as ``runner.triton_kernels.make_kernel`` takes it."""
-        functions = [_own_json(function) for function in self.functions]
-        return {**_own_json(self), "constexprs": list(self.constexprs), "functions": functions}
-
-
-def _own_json(text: KernelText) -> dict[str, Any]:
-    return {"name": text.name, "source": text.source, "options": dict(text.options)}
+        functions = [function.to_json() for function in self.functions]
+        return {"name": self.name, "source": self.source, "options": dict(self.options), "functions": functions}
 
 
 def kernel_text(root: Path, reference: KernelReference) -> KernelText:
@@ -250,9 +246,7 @@ def _lines(function: ast.FunctionDef, source: str) -> dict[int, int]:
 
 
 def _arguments(parameters: ast.arguments, body: Body) -> ast.arguments:
-    if parameters.vararg or parameters.kwarg:
-        argument = parameters.vararg or parameters.kwarg
-        assert argument is not None
+    if argument := parameters.vararg or parameters.kwarg:
         raise kernel_refused("", "a Triton kernel may not take arguments by * or **", body.file, argument.lineno)
     return ast.arguments(
         posonlyargs=[_argument(item) for item in parameters.posonlyargs],
