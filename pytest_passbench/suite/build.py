@@ -19,21 +19,12 @@ from pytest_passbench.suite.limits import MAX_STATEMENTS
 from pytest_passbench.suite.opnames import has_no_effect
 from pytest_passbench.suite.source import BUILTINS, ROOTS, ParsedSource, parse
 
-_BINARY: dict[type[ast.operator], tuple[Callable[..., Any], Callable[..., Any]]] = {
-    ast.Add: (operator.add, operator.iadd),
-    ast.Sub: (operator.sub, operator.isub),
-    ast.Mult: (operator.mul, operator.imul),
-    ast.Div: (operator.truediv, operator.itruediv),
-    ast.FloorDiv: (operator.floordiv, operator.ifloordiv),
-    ast.Mod: (operator.mod, operator.imod),
-    ast.Pow: (operator.pow, operator.ipow),
-    ast.MatMult: (operator.matmul, operator.imatmul),
-    ast.BitAnd: (operator.and_, operator.iand),
-    ast.BitOr: (operator.or_, operator.ior),
-    ast.BitXor: (operator.xor, operator.ixor),
-    ast.LShift: (operator.lshift, operator.ilshift),
-    ast.RShift: (operator.rshift, operator.irshift),
-}
+_BINARY: dict[type[ast.operator], Callable[..., Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.MatMult: operator.matmul,
+    ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+}  # fmt: skip
 _UNARY: dict[type[ast.unaryop], Callable[..., Any]] = {
     ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert, ast.Not: operator.not_,
 }  # fmt: skip
@@ -124,7 +115,8 @@ class _GraphBuilder(ast.NodeVisitor):
             self.store(node.target, self.visit_value(node.value))
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        plain, in_place = _BINARY[type(node.op)]
+        plain = _BINARY[type(node.op)]
+        in_place = getattr(operator, f"i{plain.__name__.rstrip('_')}")
         target, value = node.target, self.visit_value(node.value)
         if isinstance(target, ast.Name):
             old = self.visit(target)
@@ -230,7 +222,7 @@ class _GraphBuilder(ast.NodeVisitor):
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         left, right = self.visit_value(node.left), self.visit_value(node.right)
-        return self.binary(node, _BINARY[type(node.op)][0], left, right)
+        return self.binary(node, _BINARY[type(node.op)], left, right)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         function = _COMPARE.get(type(node.ops[0]))
@@ -312,7 +304,7 @@ class _GraphBuilder(ast.NodeVisitor):
     def folded(self, node: ast.AugAssign | ast.BinOp, left: Any, right: Any) -> Any:
         """Return the number that arithmetic on two numbers gives."""
         try:
-            value = _BINARY[type(node.op)][0](left, right)
+            value = _BINARY[type(node.op)](left, right)
         except (ArithmeticError, TypeError, ValueError) as error:
             self.fail(str(error), node, "write the number out")
         if problem := constants.fault("", (value,)):
