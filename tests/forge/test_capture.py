@@ -272,6 +272,18 @@ def test_jobs_survive_a_crash_and_a_hang_and_are_not_done_twice(
     assert (tmp_path / "good").read_text() == "2"
 
 
+def test_a_job_that_made_its_file_is_done_although_it_goes_on_for_too_long_or_fails(tmp_path: Path) -> None:
+    import time
+
+    def job(name: str, work: object) -> Job:
+        target = tmp_path / name
+        return Job(name, target, lambda: (target.write_text("1"), work()))  # type: ignore[operator]
+
+    jobs = [job("late", lambda: time.sleep(60)), job("raises", lambda: 1 / 0)]
+    assert run_jobs(jobs, 2, 1.0, ProgressLines("forge")) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["late", "raises"]
+
+
 def _forge(*arguments: str) -> int:
     from pytest_passbench.commands.main import main
 
