@@ -81,14 +81,23 @@ def test_a_second_size_and_the_low_dtypes_come_without_running_the_model_again(g
     assert graphs[0].follows
 
 
-def test_a_graph_break_gives_several_graphs() -> None:
-    class Broken(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            x = torch.tanh(x) + 1
-            torch._dynamo.graph_break()
-            return torch.sigmoid(x) * 2
+class Broken(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.tanh(x) + 1
+        torch._dynamo.graph_break()
+        return torch.sigmoid(x) * 2
 
+
+def test_a_graph_break_gives_several_graphs() -> None:
     assert len(capture(Broken(), (torch.randn(8),))) == 2
+
+
+def test_operators_behind_a_graph_break_that_no_task_has_are_tried(tmp_path: Path) -> None:
+    graphs = capture_case(replace(CASE, name="own/broken", build=Broken))
+    remake.save_graphs(graphs, tmp_path / "captures" / "broken.json")
+    (tmp_path / "curated").mkdir()
+    tried = {outline.ops for outline in remake.Recipe(tmp_path).uncovered()}
+    assert tried == {("tanh", "add"), ("sigmoid", "mul")}
 
 
 def test_operators_move_next_to_their_user(graphs: list[Graph]) -> None:
