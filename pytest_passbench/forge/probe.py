@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from pytest_passbench.core.agreement import level_of
+from pytest_passbench.core.grouping import reached
 from pytest_passbench.core.ladder import BITWISE
 from pytest_passbench.core.null_answers import fixed_nulls, mean_answer, null_level
 from pytest_passbench.core.task import Subgraph, Task
@@ -112,24 +113,16 @@ def evaluate(module: fx.GraphModule, inputs: list[torch.Tensor]) -> Values:
 
 def outputs_of(module: fx.GraphModule, values: Values) -> list[torch.Tensor]:
     """Return the values of the output node's arguments."""
-    output = next(node for node in module.graph.nodes if node.op == "output")
-    return [values[node] for node in output.args[0]]
+    return [values[node] for node in module.graph.output_node().args[0]]
 
 
 def downstream(module: fx.GraphModule, values: Values, changed: fx.Node, value: Any) -> list[torch.Tensor]:
     """Return the outputs if ``changed`` had the value ``value``. Only nodes that depend on it are computed again."""
-    interpreter = fx.Interpreter(module, garbage_collect_values=False)
-    fresh, touched = dict(values), {changed}
-    fresh[changed] = value
-    interpreter.env = fresh
+    touched = reached([changed, module.graph.output_node()], lambda node: node.users)
+    kept = {node: known for node, known in values.items() if node not in touched}
     with torch.no_grad():
-        for node in module.graph.nodes:
-            if node.op == "output":
-                break
-            if node is not changed and touched.intersection(node.all_input_nodes):
-                fresh[node] = interpreter.run_node(node)
-                touched.add(node)
-    return outputs_of(module, fresh)
+        outputs = fx.Interpreter(module, garbage_collect_values=False).run(initial_env={**kept, changed: value})
+    return list(outputs)
 
 
 def eager_seconds(probe: Probe) -> float:

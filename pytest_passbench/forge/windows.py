@@ -76,8 +76,8 @@ def window(graphs: Sequence[Graph], place: int, start: int, end: int, kind: str)
         return
     piece = cut(nodes, graph.captured.values)
     if piece is not None:
-        outputs = sum(1 for node in piece.module.graph.nodes if node.op == "output" for _ in node.args[0])
-        yield Window(graph.case, place, start, end, real_ops(graph, start, end), kind, outputs)
+        outputs = piece.module.graph.output_node().args[0]
+        yield Window(graph.case, place, start, end, real_ops(graph, start, end), kind, len(outputs))
 
 
 def fusible(graphs: Sequence[Graph], ranges: RunRanges | None = None) -> list[Window]:
