@@ -19,10 +19,10 @@ from torch import fx
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.files import writing
 from pytest_passbench.core.grouping import grouped
-from pytest_passbench.core.task import Task, TaskHeader, TensorSpec
+from pytest_passbench.core.task import Task, TaskHeader
 from pytest_passbench.forge.corpus import Corpus
 from pytest_passbench.forge.decompose import calls, cut
-from pytest_passbench.forge.input_records import condition, is_float, scaled
+from pytest_passbench.forge.input_records import condition, is_float, scaled, with_statistics
 from pytest_passbench.forge.instances import DTYPES, Instance, instances
 from pytest_passbench.forge.normal_form import digest
 from pytest_passbench.forge.probe import (
@@ -180,17 +180,10 @@ def repaired(instance: Instance) -> tuple[Instance | None, list[str]]:
 
 
 def with_scaled(instance: Instance, place: int, factor: float) -> Instance:
-    """Return the instance with an input scaled."""
+    """Return the instance with an input scaled, whose statistics then have six digits."""
     inputs = list(instance.inputs)
-    inputs[place] = rounded(scaled(inputs[place], factor))
+    inputs[place] = with_statistics(scaled(inputs[place], factor), lambda number: float(f"{number:.6g}"))
     return dataclasses.replace(instance, inputs=tuple(inputs))
-
-
-def rounded(spec: TensorSpec) -> TensorSpec:
-    """Return the input with statistics of six digits."""
-    numbers = (spec.mean, spec.std, spec.min, spec.max)
-    mean, std, low, high = (None if number is None else float(f"{number:.6g}") for number in numbers)
-    return dataclasses.replace(spec, mean=mean, std=std, min=low, max=high)
 
 
 def candidates(probe: Probe, complaint: str) -> Iterator[tuple[int, float]]:
