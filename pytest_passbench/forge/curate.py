@@ -17,7 +17,6 @@ from pathlib import Path
 from torch import fx
 
 from pytest_passbench.core.escape import line
-from pytest_passbench.core.files import writing
 from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.task import Task, TaskHeader
 from pytest_passbench.forge.corpus import Corpus
@@ -256,11 +255,9 @@ def write_tasks(tasks: Iterable[Task], out: Path, layout: str = "task") -> list[
     for task in tasks:
         folder = out / ("train" if "train" in task.header.tags else task.header.modality)
         path = folder / (task.id if layout == "published" else f"{task.id}.task.yaml")
-        with writing(path, "name a folder that you may write to: --out=DIR"):
-            if layout == "published":
-                write_sample(task, path)
-            else:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_task(task, path)
+        if layout == "published":
+            write_sample(task, path)
+        else:
+            write_task(task, path)
         paths.append(path)
     return paths

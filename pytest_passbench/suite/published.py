@@ -16,7 +16,7 @@ from typing import Any
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
-from pytest_passbench.core.files import kind_of, read_text
+from pytest_passbench.core.files import kind_of, read_text, write_text
 from pytest_passbench.core.jsontext import parse as parse_json
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.limits import MAX_FILE_BYTES, MAX_SUBGRAPHS
@@ -53,13 +53,9 @@ def read_folder_header(folder: Path) -> TaskHeader:
 
 def write_sample(task: Task, folder: Path, device: str = "cpu") -> None:
     """Write a task as a sample folder, from which :func:`read_sample` reads an equal task. Raises UserError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for subgraph in task.subgraphs:
-            _write_subgraph(task, subgraph, folder / subgraph.id, device)
-        (folder / LIST).write_text("".join(f"{s.id}\n" for s in task.subgraphs), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write: {error.strerror}", where=folder, remedy="choose another folder") from None
+    for subgraph in task.subgraphs:
+        _write_subgraph(task, subgraph, folder / subgraph.id, device)
+    write_text(folder / LIST, "".join(f"{s.id}\n" for s in task.subgraphs))
 
 
 # Reading
@@ -229,7 +225,6 @@ def _main_dtype(inputs: tuple[TensorSpec, ...]) -> str:
 
 
 def _write_subgraph(task: Task, subgraph: Subgraph, folder: Path, device: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     source = task.graphs[subgraph.graph]
     files = {
         MODEL: _model_text(source, str(task.path)),
@@ -240,7 +235,7 @@ def _write_subgraph(task: Task, subgraph: Subgraph, folder: Path, device: str) -
         "graph_hash.txt": hashlib.sha256(source.encode()).hexdigest(),
     }
     for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        write_text(folder / name, text)
 
 
 def _record(header: TaskHeader, subgraph: Subgraph) -> dict[str, Any]:
