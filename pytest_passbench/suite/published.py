@@ -18,10 +18,9 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import kind_of, read_text, write_text
 from pytest_passbench.core.jsontext import parse as parse_json
-from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.core.task import ELEMENT_BYTES, Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.limits import MAX_FILE_BYTES, MAX_SUBGRAPHS
 from pytest_passbench.suite.source import ParsedSource, parse, signature
-from pytest_passbench.suite.taskfile import DTYPES
 from pytest_passbench.suite.tensormeta import print_specs, read_specs, read_symbols
 
 LIST = "graph_list.txt"
@@ -149,7 +148,7 @@ def _subgraph(
     extras = record.get(_PASSBENCH, {})
     meta = extras.get("meta", {k: v for k, v in record.items() if k not in ("framework", _PASSBENCH)})
     dtype = str(extras.get("dtype", _main_dtype(inputs)))
-    if dtype not in DTYPES:
+    if dtype not in ELEMENT_BYTES:
         remedy = "such as float32, bfloat16, int64, bool"
         raise UserError(f"unknown dtype {abbreviated(dtype)}", where=folder / _RECORD, remedy=remedy)
     return Subgraph(

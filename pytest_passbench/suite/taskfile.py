@@ -12,19 +12,13 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import decode, opened, read_text, write_text
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.core.task import ELEMENT_BYTES, Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.document import Cursor, Document, block, flow
 from pytest_passbench.suite.limits import MAX_FILE_BYTES, MAX_HEADER_BYTES, MAX_SUBGRAPHS, shape_problem
 from pytest_passbench.suite.source import ParsedSource, parse
 
 SUFFIX = ".task.yaml"
 FORMAT = "task/1"
-DTYPES = frozenset({
-    "float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2",
-    "complex32", "complex64", "complex128", "bool",
-    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-})  # fmt: skip
-"""The dtypes that an input may have, without the ``torch.`` prefix."""
 
 _HEADER_KEYS = ("passbench", "id", "ops", "sources", "modality", "tags", "headroom", "subgraphs")
 _SUBGRAPH_KEYS = ("id", "graph", "dtype", "source", "meta", "inputs")
@@ -175,7 +169,7 @@ def _subgraph(cursor: Cursor, programs: dict[str, ParsedSource]) -> Subgraph:
 
 def _dtype(cursor: Cursor) -> str:
     name = cursor.string()
-    if name not in DTYPES:
+    if name not in ELEMENT_BYTES:
         cursor.fail(f"{cursor.name}: unknown dtype {name!r}", "such as float32, bfloat16, int64, bool")
     return name
 
