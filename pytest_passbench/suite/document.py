@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import yaml
 
@@ -15,6 +16,7 @@ from pytest_passbench.suite.limits import MAX_DEPTH, MAX_NODES, MAX_PLAIN
 _SafeDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+Value = TypeVar("Value")
 
 
 class Document:
@@ -166,9 +168,9 @@ class Cursor:
             self.fail(f"{self.name} has no {key!r}", f"add '{key}:'")
         return Cursor(self.value[key], (*self.steps, key), self.document)
 
-    def maybe(self, key: str) -> Cursor | None:
-        """Return the value under a key, or None if the key is missing or its value is null."""
-        return self.at(key) if self.mapping().get(key) is not None else None
+    def maybe(self, key: str, read: Callable[[Cursor], Value], default: Value) -> Value:
+        """Return what ``read`` returns for the value under a key; the default if the key or its value is missing."""
+        return read(self.at(key)) if self.mapping().get(key) is not None else default
 
     def only(self, keys: tuple[str, ...]) -> Cursor:
         """Return the cursor itself; fail if the mapping has other keys."""
