@@ -88,7 +88,7 @@ def run_jobs(
                 progress.update(f"[{done}] {job.name}{ended(job)}")
             else:
                 failed.append(job)
-                progress.note(f"[{done}] {job.name}: {_reason(job)}")
+                progress.note(f"[{done}] {job.name}: {reason(job.failure)}")
         time.sleep(POLL_SECONDS)
     if done:
         folder = failed[-1].failure.parent if failed else None
@@ -138,6 +138,7 @@ def _finish(process: mp.process.BaseProcess, job: Job, timeout: float) -> None:
     job.fail(f"took longer than {timeout} s\n" if is_late else f"died with exit code {process.exitcode}\n")
 
 
-def _reason(job: Job) -> str:
-    lines = job.failure.read_text(encoding="utf-8").strip().splitlines()
+def reason(failure: Path) -> str:
+    """Return the first line of a failed job's file, at most 150 characters."""
+    lines = failure.read_text(encoding="utf-8").strip().splitlines()
     return (lines[0] if lines else "no reason was given")[:150]
