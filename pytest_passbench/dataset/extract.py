@@ -110,7 +110,7 @@ def _row(
     if instance.elements > MAX_ELEMENTS:
         refused["elements"] = refused.get("elements", 0) + 1
         return None
-    instance = dataclasses.replace(instance, inputs=condition(instance.inputs)[0])
+    instance = dataclasses.replace(instance, inputs=condition(instance.inputs))
     probe = instance.probe()
     try:
         broken = next((rule.__name__ for rule in REQUIRED for _ in rule(probe)), None)

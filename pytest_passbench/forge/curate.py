@@ -124,7 +124,7 @@ def _misfit(instance: Instance) -> str:
 def measured(instance: Instance) -> tuple[Instance | None, str]:
     """Return the curated instance with its eager time in microseconds; or None, and the rule that excludes it."""
     try:
-        long = too_long(dataclasses.replace(instance, inputs=condition(instance.inputs)[0]).probe())
+        long = too_long(dataclasses.replace(instance, inputs=condition(instance.inputs)).probe())
     except Exception as error:  # a dtype or shape that these operators do not take
         return None, f"runs: {line(f'{type(error).__name__}: {error}')}"
     if long:
@@ -145,8 +145,8 @@ def curated(instance: Instance) -> tuple[Instance | None, list[str]]:
     """Return the instance with inputs that pass every rule, or None and complaints about its inputs."""
     best, last = None, ["runs: nothing was tried"]
     for factor in ACTIVATION_FACTORS:
-        inputs, changed = condition(instance.inputs, factor)
-        meta = (("widened", True),) if changed else ()
+        inputs = condition(instance.inputs, factor)
+        meta = (("widened", True),) if inputs != instance.inputs else ()
         attempt = dataclasses.replace(instance, inputs=inputs, meta=meta)
         probe = attempt.probe()
         last = complaints(probe)
@@ -162,7 +162,7 @@ def curated(instance: Instance) -> tuple[Instance | None, list[str]]:
 
 def repaired(instance: Instance) -> tuple[Instance | None, list[str]]:
     """Return the instance with single inputs scaled until it passes every rule, or None and the first complaints."""
-    trial = dataclasses.replace(instance, inputs=condition(instance.inputs)[0], meta=())
+    trial = dataclasses.replace(instance, inputs=condition(instance.inputs), meta=())
     left = first = complaints(trial.probe())
     for _ in range(MAX_STEPS):
         if not left or not all(text.startswith(REPAIRABLE) for text in left):

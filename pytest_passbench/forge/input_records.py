@@ -63,8 +63,7 @@ def with_statistics(spec: TensorSpec, change: Callable[[float], float]) -> Tenso
     return dataclasses.replace(spec, **changed)
 
 
-def condition(specs: Sequence[TensorSpec], factor: float = 1.0) -> tuple[tuple[TensorSpec, ...], bool]:
-    """Return the widened inputs, activations scaled by ``factor``, and whether anything differs from the record."""
+def condition(specs: Sequence[TensorSpec], factor: float = 1.0) -> tuple[TensorSpec, ...]:
+    """Return the widened inputs, activations scaled by ``factor``."""
     # A parameter or buffer of the model has a dot in its name.
-    inputs = tuple(s if "." in (s.original_name or "") else scaled(s, factor) for s in map(widen, specs))
-    return inputs, inputs != tuple(specs)
+    return tuple(s if "." in (s.original_name or "") else scaled(s, factor) for s in map(widen, specs))
