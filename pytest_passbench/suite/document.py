@@ -65,7 +65,6 @@ class _Composer:
     def __init__(self, loader: Any, document: Document) -> None:
         self._loader, self._document = loader, document
         self._open: list[Any] = []  # the nodes of the lists and mappings that have not ended yet
-        self._keys: list[Any] = []  # for each, the key that waits for its value
         self._names: list[set[str]] = []  # for each, the keys so far
         self._root: Any = None
         self._count = 0
@@ -77,10 +76,8 @@ class _Composer:
                 self._check(event)
                 self._start(event)
             elif isinstance(event, yaml.CollectionEndEvent):
-                node = self._open.pop()
-                self._keys.pop()
                 self._names.pop()
-                self._add(node)
+                self._add(self._open.pop())
             elif isinstance(event, yaml.DocumentStartEvent) and self._root is not None:
                 self._fail("a further document", event, "a task file has two: the header, and the graphs")
         return self._root
@@ -110,21 +107,20 @@ class _Composer:
             return
         kind = yaml.MappingNode if isinstance(event, yaml.MappingStartEvent) else yaml.SequenceNode
         self._open.append(kind(self._loader.resolve(kind, None, event.implicit), [], mark))
-        self._keys.append(None)
         self._names.append(set())
 
     def _add(self, node: Any) -> None:
         """Put a node that is complete into the list or mapping around it."""
+        values: list[Any] = self._open[-1].value if self._open else []
         if not self._open:
             self._root = node
         elif isinstance(self._open[-1], yaml.SequenceNode):
-            self._open[-1].value.append(node)
-        elif self._keys[-1] is None:
-            self._keys[-1] = node
-            self._check_key(node)
+            values.append(node)
+        elif values and not isinstance(values[-1], tuple):  # a key that waits for its value
+            values[-1] = (values[-1], node)
         else:
-            self._open[-1].value.append((self._keys[-1], node))
-            self._keys[-1] = None
+            self._check_key(node)
+            values.append(node)
 
     def _check_key(self, node: Any) -> None:
         if not isinstance(node, yaml.ScalarNode):
