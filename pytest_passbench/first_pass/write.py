@@ -17,7 +17,7 @@ from pytest_passbench.first_pass.columns import columns
 from pytest_passbench.first_pass.parts import Part
 from pytest_passbench.first_pass.passes import cpp_pass, triton_pass
 from pytest_passbench.fusion import Unsupported
-from pytest_passbench.suite.opnames import is_metadata, op_name
+from pytest_passbench.suite.opnames import is_metadata, op_name, operator_sequence
 
 NOTE = "Kernels of the generator, with each value rounded where eager stores it. They are where you begin."
 
@@ -74,7 +74,7 @@ def _stems(parts: Sequence[Part]) -> list[str]:
     """Return a file name for each pass by its operators."""
     stems: list[str] = []
     for part in parts:
-        words = [re.sub(r"\W", "_", op_name(node)) for node in part.nodes if not is_metadata(node)]
+        words = [re.sub(r"\W", "_", name) for name in operator_sequence(part.nodes)]
         wish = "_".join(words[:4]) or "first"
         names = (wish, *(f"{wish}_{number}" for number in range(2, 1000)))
         stems.append(next(name for name in names if name not in stems))
@@ -84,7 +84,7 @@ def _stems(parts: Sequence[Part]) -> list[str]:
 def document(task: Task, choice: Choice) -> str:
     """Return the text at the head of a pass: what it matches, and what it leaves to eager."""
     part = choice.part
-    counted, done = (sum(not is_metadata(node) for node in nodes) for nodes in (part.form.operators, part.nodes))
+    counted, done = (len(operator_sequence(nodes)) for nodes in (part.form.operators, part.nodes))
     lines = [f"{operators(part.nodes)}: {done} of the {counted} operators of {task.id}.", ""]
     if done < counted:
         left = [node for node in part.left if not is_metadata(node)]

@@ -131,7 +131,7 @@ def _operators(program: ParsedSource) -> tuple[str, ...]:
     from pytest_passbench.suite.build import build_program
     from pytest_passbench.suite.opnames import operator_sequence
 
-    return operator_sequence(build_program(program))
+    return operator_sequence(build_program(program).graph.nodes)
 
 
 def _program(folder: Path) -> ParsedSource:
