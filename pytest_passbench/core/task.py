@@ -8,6 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+ELEMENT_BYTES = {
+    **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
+    **dict.fromkeys(("float32", "int32", "uint32", "complex32"), 4),
+    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16"), 2),
+    **dict.fromkeys(("int8", "uint8", "bool", "float8_e4m3fn", "float8_e5m2"), 1),
+    "complex128": 16,
+}
+"""The dtypes that an input may have, without the ``torch.`` prefix, and the bytes of an element of each."""
+
 
 @dataclass(frozen=True)
 class TensorSpec:

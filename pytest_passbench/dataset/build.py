@@ -28,7 +28,7 @@ from pytest_passbench.dataset.architectures import Architecture
 from pytest_passbench.dataset.extract import extract
 from pytest_passbench.dataset.rows import CaseRows, GraphRow
 from pytest_passbench.forge.capture import capture
-from pytest_passbench.forge.jobs import FAILED, Job, run_jobs
+from pytest_passbench.forge.jobs import FAILED, Job, reason, run_jobs
 from pytest_passbench.forge.windows import RunRanges
 
 CAPTURES = "captures"
@@ -199,11 +199,7 @@ def merged(groups: Iterable[CaseRows]) -> list[GraphRow]:
 
 def failures(captures: Path) -> Counter[str]:
     """Return how many architectures failed, by the kind of the error."""
-    causes: Counter[str] = Counter()
-    for path in captures.glob(f"*{FAILED}"):
-        first = (path.read_text(encoding="utf-8").strip().splitlines() or ["no reason"])[0]
-        causes[first.partition(":")[0][:60]] += 1
-    return causes
+    return Counter(reason(path).partition(":")[0][:60] for path in captures.glob(f"*{FAILED}"))
 
 
 def write_table(captures: Path, out: Path) -> None:

@@ -110,7 +110,7 @@ def _row(
     if instance.elements > MAX_ELEMENTS:
         refused["elements"] = refused.get("elements", 0) + 1
         return None
-    instance = dataclasses.replace(instance, inputs=condition(instance.inputs)[0])
+    instance = dataclasses.replace(instance, inputs=condition(instance.inputs))
     probe = instance.probe()
     try:
         broken = next((rule.__name__ for rule in REQUIRED for _ in rule(probe)), None)
@@ -169,7 +169,7 @@ def headroom(module: fx.GraphModule, values: Values) -> float:
         results = [tensor for tensor in tensors_in(values[node]) if storage_of(tensor) not in memory]
         if results:
             moved += sum(map(_bytes, (*operands, *results)))
-    output = next(node for node in module.graph.nodes if node.op == "output")
+    output = module.graph.output_node()
     inputs = [values[node] for node in module.graph.nodes if node.op == "placeholder" and node.users]
     least = sum(map(_bytes, tensors_in([*inputs, *map(values.get, output.all_input_nodes)])))
     return float(f"{moved / least:.2g}") if least else 0.0

@@ -17,7 +17,7 @@ from pytest_passbench.first_pass.columns import columns
 from pytest_passbench.first_pass.parts import Part
 from pytest_passbench.first_pass.passes import cpp_pass, triton_pass
 from pytest_passbench.fusion import Unsupported
-from pytest_passbench.suite.opnames import is_metadata, op_name
+from pytest_passbench.suite.opnames import operator_sequence
 
 NOTE = "Kernels of the generator, with each value rounded where eager stores it. They are where you begin."
 
@@ -68,7 +68,7 @@ def _stems(parts: Sequence[Part]) -> list[str]:
     """Return a file name for each pass by its operators."""
     stems: list[str] = []
     for part in parts:
-        words = [re.sub(r"\W", "_", op_name(node)) for node in part.nodes if not is_metadata(node)]
+        words = [re.sub(r"\W", "_", name) for name in operator_sequence(part.nodes)]
         wish = "_".join(words[:4]) or "first"
         names = (wish, *(f"{wish}_{number}" for number in range(2, 1000)))
         stems.append(next(name for name in names if name not in stems))
@@ -78,7 +78,7 @@ def _stems(parts: Sequence[Part]) -> list[str]:
 def document(task: Task, choice: Choice) -> str:
     """Return the text at the head of a pass: what it matches, and what it leaves to eager."""
     nodes, left = choice.part.nodes, choice.left()
-    done = sum(not is_metadata(node) for node in nodes)
+    done = len(operator_sequence(nodes))
     lines = [f"{operators(nodes)}: {done} of the {done + len(left)} operators of {task.id}.", ""]
     if left:
         lines += ["Left to eager:", *(f"- {place}: {reason}" for place, reason in left.items()), ""]

@@ -59,11 +59,11 @@ def _pretend(captured: Captured) -> Callable[..., Any]:
         value = node.meta.get("example_value")
         if isinstance(value, torch.Tensor):
             captured.values[node.name] = TensorSpec(node.name, tuple(map(int, value.shape)), dtype_name(value))
-    output = next(node for node in captured.module.graph.nodes if node.op == "output")
+    graph = captured.module.graph
 
     def run(*inputs: Any) -> Any:
-        places = dict(zip((n for n in captured.module.graph.nodes if n.op == "placeholder"), inputs, strict=False))
-        return fx.node.map_arg(output.args[0], lambda node: places.get(node, _ones_like(node)))
+        places = dict(zip(graph.find_nodes(op="placeholder"), inputs, strict=False))
+        return fx.node.map_arg(graph.output_node().args[0], lambda node: places.get(node, _ones_like(node)))
 
     return run
 

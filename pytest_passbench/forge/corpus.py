@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_map
 
 from pytest_passbench.forge.capture import Captured, capture
 from pytest_passbench.forge.clean import clean, is_heavy, is_low_literal, lift, literals, sink
@@ -103,19 +104,14 @@ def _cleaned(model: torch.nn.Module, inputs: Any, execute: bool) -> list[Capture
 def _capture_low(model: torch.nn.Module, case: ModelCase) -> list[Captured]:
     model = model.to(torch.bfloat16)  # before its inputs are made, since a cache among them has the model's dtype
     try:
-        return _cleaned(model, _lower(case.inputs(model, case.variants[0])), False)
+        inputs = case.inputs(model, case.variants[0])
+        return _cleaned(model, tree_map(_lower, inputs, is_leaf=lambda v: not isinstance(v, dict | tuple)), False)
     except Exception:  # a model that has no bfloat16 form keeps its float32 graphs
         return []
 
 
-def _lower(inputs: Any) -> Any:
-    if isinstance(inputs, dict):
-        return {name: _lower(value) for name, value in inputs.items()}
-    if isinstance(inputs, tuple):
-        return tuple(_lower(value) for value in inputs)
-    if isinstance(inputs, torch.Tensor) and inputs.is_floating_point():
-        return inputs.to(torch.bfloat16)
-    return inputs
+def _lower(value: Any) -> Any:
+    return value.to(torch.bfloat16) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
 def annotate(graph: Graph, low: Captured) -> None:

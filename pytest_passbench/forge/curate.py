@@ -17,12 +17,11 @@ from pathlib import Path
 from torch import fx
 
 from pytest_passbench.core.escape import line
-from pytest_passbench.core.files import writing
 from pytest_passbench.core.grouping import grouped
-from pytest_passbench.core.task import Task, TaskHeader, TensorSpec
+from pytest_passbench.core.task import Task, TaskHeader
 from pytest_passbench.forge.corpus import Corpus
 from pytest_passbench.forge.decompose import calls, cut
-from pytest_passbench.forge.input_records import condition, is_float, scaled
+from pytest_passbench.forge.input_records import condition, is_float, scaled, with_statistics
 from pytest_passbench.forge.instances import DTYPES, Instance, instances
 from pytest_passbench.forge.normal_form import digest
 from pytest_passbench.forge.probe import (
@@ -125,7 +124,7 @@ def _misfit(instance: Instance) -> str:
 def measured(instance: Instance) -> tuple[Instance | None, str]:
     """Return the curated instance with its eager time in microseconds; or None, and the rule that excludes it."""
     try:
-        long = too_long(dataclasses.replace(instance, inputs=condition(instance.inputs)[0]).probe())
+        long = too_long(dataclasses.replace(instance, inputs=condition(instance.inputs)).probe())
     except Exception as error:  # a dtype or shape that these operators do not take
         return None, f"runs: {line(f'{type(error).__name__}: {error}')}"
     if long:
@@ -146,8 +145,8 @@ def curated(instance: Instance) -> tuple[Instance | None, list[str]]:
     """Return the instance with inputs that pass every rule, or None and complaints about its inputs."""
     best, last = None, ["runs: nothing was tried"]
     for factor in ACTIVATION_FACTORS:
-        inputs, changed = condition(instance.inputs, factor)
-        meta = (("widened", True),) if changed else ()
+        inputs = condition(instance.inputs, factor)
+        meta = (("widened", True),) if inputs != instance.inputs else ()
         attempt = dataclasses.replace(instance, inputs=inputs, meta=meta)
         probe = attempt.probe()
         last = complaints(probe)
@@ -163,7 +162,7 @@ def curated(instance: Instance) -> tuple[Instance | None, list[str]]:
 
 def repaired(instance: Instance) -> tuple[Instance | None, list[str]]:
     """Return the instance with single inputs scaled until it passes every rule, or None and the first complaints."""
-    trial = dataclasses.replace(instance, inputs=condition(instance.inputs)[0], meta=())
+    trial = dataclasses.replace(instance, inputs=condition(instance.inputs), meta=())
     left = first = complaints(trial.probe())
     for _ in range(MAX_STEPS):
         if not left or not all(text.startswith(REPAIRABLE) for text in left):
@@ -180,17 +179,10 @@ def repaired(instance: Instance) -> tuple[Instance | None, list[str]]:
 
 
 def with_scaled(instance: Instance, place: int, factor: float) -> Instance:
-    """Return the instance with an input scaled."""
+    """Return the instance with an input scaled, whose statistics then have six digits."""
     inputs = list(instance.inputs)
-    inputs[place] = rounded(scaled(inputs[place], factor))
+    inputs[place] = with_statistics(scaled(inputs[place], factor), lambda number: float(f"{number:.6g}"))
     return dataclasses.replace(instance, inputs=tuple(inputs))
-
-
-def rounded(spec: TensorSpec) -> TensorSpec:
-    """Return the input with statistics of six digits."""
-    numbers = (spec.mean, spec.std, spec.min, spec.max)
-    mean, std, low, high = (None if number is None else float(f"{number:.6g}") for number in numbers)
-    return dataclasses.replace(spec, mean=mean, std=std, min=low, max=high)
 
 
 def candidates(probe: Probe, complaint: str) -> Iterator[tuple[int, float]]:
@@ -263,11 +255,9 @@ def write_tasks(tasks: Iterable[Task], out: Path, layout: str = "task") -> list[
     for task in tasks:
         folder = out / ("train" if "train" in task.header.tags else task.header.modality)
         path = folder / (task.id if layout == "published" else f"{task.id}.task.yaml")
-        with writing(path, "name a folder that you may write to: --out=DIR"):
-            if layout == "published":
-                write_sample(task, path)
-            else:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_task(task, path)
+        if layout == "published":
+            write_sample(task, path)
+        else:
+            write_task(task, path)
         paths.append(path)
     return paths

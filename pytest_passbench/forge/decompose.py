@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import fx
 
+from pytest_passbench.core.grouping import reached
 from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.forge.clean import is_inplace, writes_inside
 from pytest_passbench.suite.opnames import yields_tuple
@@ -35,14 +36,9 @@ def calls(graph: fx.Graph) -> list[fx.Node]:
 
 def connected(nodes: Sequence[fx.Node]) -> bool:
     """Return True if the operators are connected by values made among them, or by a shared tuple."""
-    inside, reached, todo = set(nodes), {nodes[0]}, [nodes[0]]
-    while todo:
-        node = todo.pop()
-        for other in (*node.all_input_nodes, *node.users):
-            if other in inside and other not in reached:
-                reached.add(other)
-                todo.append(other)
-    return len(reached) == len(inside)
+    inside = set(nodes)
+    near = reached(nodes[:1], lambda node: inside.intersection((*node.all_input_nodes, *node.users)))
+    return len(near) == len(inside)
 
 
 def cut(nodes: Sequence[fx.Node], values: dict[str, TensorSpec]) -> GraphPiece | None:

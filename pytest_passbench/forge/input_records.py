@@ -8,7 +8,7 @@ mean, and gets a real spread.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pytest_passbench.core.task import TensorSpec
@@ -53,15 +53,17 @@ def widen(spec: TensorSpec) -> TensorSpec:
 
 def scaled(spec: TensorSpec, factor: float) -> TensorSpec:
     """Return ``spec`` with every float statistic ``factor`` times as large."""
-    if factor == 1.0 or not is_float(spec):
-        return spec
-    statistics: dict[str, Any] = {name: getattr(spec, name) for name in ("mean", "std", "min", "max")}
-    values: dict[str, Any] = {name: None if value is None else value * factor for name, value in statistics.items()}
-    return dataclasses.replace(spec, **values)
+    return with_statistics(spec, lambda number: number * factor) if factor != 1.0 and is_float(spec) else spec
 
 
-def condition(specs: Sequence[TensorSpec], factor: float = 1.0) -> tuple[tuple[TensorSpec, ...], bool]:
-    """Return the widened inputs, activations scaled by ``factor``, and whether anything differs from the record."""
+def with_statistics(spec: TensorSpec, change: Callable[[float], float]) -> TensorSpec:
+    """Return ``spec`` with ``change`` of each of its statistics."""
+    known = {name: getattr(spec, name) for name in ("mean", "std", "min", "max") if getattr(spec, name) is not None}
+    changed: dict[str, Any] = {name: change(number) for name, number in known.items()}
+    return dataclasses.replace(spec, **changed)
+
+
+def condition(specs: Sequence[TensorSpec], factor: float = 1.0) -> tuple[TensorSpec, ...]:
+    """Return the widened inputs, activations scaled by ``factor``."""
     # A parameter or buffer of the model has a dot in its name.
-    inputs = tuple(s if "." in (s.original_name or "") else scaled(s, factor) for s in map(widen, specs))
-    return inputs, inputs != tuple(specs)
+    return tuple(s if "." in (s.original_name or "") else scaled(s, factor) for s in map(widen, specs))

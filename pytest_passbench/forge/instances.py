@@ -72,7 +72,7 @@ def instances(graph: Graph, piece: GraphPiece) -> Iterator[Instance]:
             for i, spec in enumerate(piece.inputs)
         )
         yield Instance(
-            ops=operator_sequence(module),
+            ops=operator_sequence(module.graph.nodes),
             source=canonical_source(module),
             dtype=dtype,
             inputs=specs,

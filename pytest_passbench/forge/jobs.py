@@ -6,7 +6,6 @@ They can be stopped and started again: finished files are not made anew.
 from __future__ import annotations
 
 import ctypes
-import functools
 import gc
 import math
 import multiprocessing as mp
@@ -47,6 +46,11 @@ class Job:
         """True if the job was neither done nor tried."""
         return not self.target.exists() and not self.failure.exists()
 
+    def fail(self, reason: str) -> None:
+        """Keep the reason of a failed attempt, unless the file was made or an earlier reason is kept."""
+        if self.open:
+            self.failure.write_text(reason, encoding="utf-8")
+
 
 def run_jobs(
     jobs: Iterable[Job],
@@ -64,56 +68,34 @@ def run_jobs(
     its file; its text is added to the line of progress.
     """
     gc.freeze()  # a process's collections would otherwise go through the libraries' objects: 13 % of its time
-    pool, waiting, begin = _Pool(processes, timeout, progress, ended), iter(jobs), time.monotonic()
-    exhausted = False
-    while not exhausted or pool.running:
-        while not exhausted and len(pool.running) < processes:
+    context, waiting, begin = mp.get_context("fork"), iter(jobs), time.monotonic()
+    running: dict[mp.process.BaseProcess, tuple[Job, float]] = {}  # with the time at which the process is late
+    failed: list[Job] = []
+    done, exhausted = 0, False
+    while running or not exhausted:
+        while not exhausted and len(running) < processes:
             job = next(waiting, None) if time.monotonic() - begin < budget else None
             exhausted = job is None
             if job is not None and job.open:
-                pool.begin(job)
-        pool.collect()
-        time.sleep(POLL_SECONDS)
-    pool.close()
-    gc.unfreeze()
-    return pool.failed
-
-
-class _Pool:
-    """The processes of running jobs."""
-
-    def __init__(self, processes: int, timeout: float, progress: ProgressLines, ended: Callable[[Job], str]) -> None:
-        self.processes, self.timeout, self._progress, self._ended = processes, timeout, progress, ended
-        self.running: dict[mp.process.BaseProcess, tuple[Job, float]] = {}
-        self.failed: list[str] = []
-        self._done, self._context = 0, mp.get_context("fork")
-        self._failures: Path | None = None
-
-    def begin(self, job: Job) -> None:
-        """Start a job's process."""
-        attempt = functools.partial(_attempt, job, self.processes)
-        process: mp.process.BaseProcess = self._context.Process(target=attempt, daemon=True)
-        process.start()
-        self.running[process] = (job, time.monotonic() + self.timeout)
-
-    def collect(self) -> None:
-        """End the processes that are done or late."""
-        for process in [p for p in self.running if not p.is_alive() or time.monotonic() > self.running[p][1]]:
-            job, _ = self.running.pop(process)
-            _finish(process, job, self.timeout)
-            self._done += 1
+                attempt = context.Process(target=_attempt, args=(job, processes), daemon=True)
+                attempt.start()
+                running[attempt] = (job, time.monotonic() + timeout)
+        for process in [p for p in running if not p.is_alive() or time.monotonic() > running[p][1]]:
+            job, _ = running.pop(process)
+            _finish(process, job, timeout)
+            done += 1
             if job.target.exists():
-                self._progress.update(f"[{self._done}] {job.name}{self._ended(job)}")
+                progress.update(f"[{done}] {job.name}{ended(job)}")
             else:
-                self.failed.append(job.name)
-                self._failures = job.failure.parent
-                self._progress.note(f"[{self._done}] {job.name}: {_reason(job)}")
-
-    def close(self) -> None:
-        """Say how many jobs ended."""
-        if self._done:
-            reasons = f"; the reasons of {len(self.failed)} failures lie in {self._failures}/*{FAILED}"
-            self._progress.note(f"{self._done} jobs ended{reasons if self.failed else ''}")
+                failed.append(job)
+                progress.note(f"[{done}] {job.name}: {reason(job.failure)}")
+        time.sleep(POLL_SECONDS)
+    if done:
+        folder = failed[-1].failure.parent if failed else None
+        reasons = f"; the reasons of {len(failed)} failures lie in {folder}/*{FAILED}"
+        progress.note(f"{done} jobs ended{reasons if failed else ''}")
+    gc.unfreeze()
+    return [job.name for job in failed]
 
 
 def limit_memory(processes: int) -> None:
@@ -145,19 +127,18 @@ def _attempt(job: Job, processes: int) -> None:
     try:
         job.work()
     except BaseException as error:  # the reason is kept for the user, and the next job goes on
-        lines = traceback.format_exception_only(error)
-        job.failure.write_text("".join(lines)[:4000], encoding="utf-8")
+        job.fail("".join(traceback.format_exception_only(error))[:4000])
 
 
 def _finish(process: mp.process.BaseProcess, job: Job, timeout: float) -> None:
-    if process.is_alive():
+    is_late = process.is_alive()
+    if is_late:
         process.kill()
-        job.failure.write_text(f"took longer than {timeout} s\n", encoding="utf-8")
     process.join()
-    if job.open:
-        job.failure.write_text(f"died with exit code {process.exitcode}\n", encoding="utf-8")
+    job.fail(f"took longer than {timeout} s\n" if is_late else f"died with exit code {process.exitcode}\n")
 
 
-def _reason(job: Job) -> str:
-    lines = job.failure.read_text(encoding="utf-8").strip().splitlines()
+def reason(failure: Path) -> str:
+    """Return the first line of a failed job's file, at most 150 characters."""
+    lines = failure.read_text(encoding="utf-8").strip().splitlines()
     return (lines[0] if lines else "no reason was given")[:150]

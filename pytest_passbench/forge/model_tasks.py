@@ -13,12 +13,11 @@ from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.core.task import Task
 from pytest_passbench.forge.corpus import Graph, capture_case
 from pytest_passbench.forge.curate import curated_instances, make_task
-from pytest_passbench.forge.decompose import calls
 from pytest_passbench.forge.models import ModelCase
 from pytest_passbench.forge.sequence_choice import SequenceChoice, about_new, candidates, select
 from pytest_passbench.forge.user_model import as_user_error
-from pytest_passbench.forge.windows import Ops, Window, about, first_size, fusible, real_ops, typical_windows
-from pytest_passbench.suite.opnames import op_name
+from pytest_passbench.forge.windows import Ops, Window, about, first_size, fusible, typical_windows
+from pytest_passbench.suite.opnames import op_name, operator_sequence
 
 QUOTA = 6
 """The most subgraphs of a task."""
@@ -79,8 +78,7 @@ class _RunSearch:
         self.case, self.graphs, self.result, self.progress = case, graphs, result, progress
         self.corpus = {case.name: graphs}
         self.max_runs = max(MAX_RUNS, 3 * result.requested)
-        whole = (real_ops(graphs[place], 0, len(calls(graphs[place].graph))) for place in first_size(graphs))
-        self.names = {name for ops in whole for name in ops}
+        self.names = {name for place in first_size(graphs) for name in operator_sequence(graphs[place].graph.nodes)}
         self.covered: set[str] = set()
         self.tried: set[Ops] = set()
 

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from pytest_passbench.core.grouping import reached
 from pytest_passbench.rewrite.meta import call
 from pytest_passbench.rewrite.names import COMMUTATIVE, DIM_NAMES
 from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
@@ -165,7 +166,8 @@ def normal_form(module: fx.GraphModule, values: Mapping[fx.Node, Any], sized: bo
     for node in order:
         for name, source in form.operands[node]:
             users[source].append((name, node))
-    alive = _alive(form)
+    # The values that an output depends on, without inputs that only an identity or a cast takes.
+    alive = reached(form.outputs, lambda node: [source for _, source in form.operands[node]])
     colours = {node: digest([form.labels[node], str(form.outputs.count(node))]) for node in order}
     for _ in range(ROUNDS):
         for node in order:  # what a value is made of, all the way up
@@ -177,18 +179,6 @@ def normal_form(module: fx.GraphModule, values: Mapping[fx.Node, Any], sized: bo
 
 def _about(edges: list[Edge], colours: Mapping[fx.Node, str]) -> list[str]:
     return sorted(f"{name} {colours[node]}" for name, node in edges)
-
-
-def _alive(form: _NormalForm) -> set[fx.Node]:
-    """Return the values that an output depends on, without inputs that only an identity or a cast takes."""
-    alive: set[fx.Node] = set()
-    waiting = list(form.outputs)
-    while waiting:
-        node = waiting.pop()
-        if node not in alive:
-            alive.add(node)
-            waiting += [source for _, source in form.operands[node]]
-    return alive
 
 
 def canonical_source(module: fx.GraphModule) -> str:

@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from pytest_passbench.core.agreement import level_of
+from pytest_passbench.core.grouping import reached
 from pytest_passbench.core.ladder import BITWISE
 from pytest_passbench.core.null_answers import fixed_nulls, mean_answer, null_level
 from pytest_passbench.core.task import Subgraph, Task
@@ -82,12 +83,16 @@ class Probe:
     @cached_property
     def values(self) -> Values:
         """The values of all nodes of :attr:`pure` on :attr:`inputs`."""
-        return evaluate(self.pure, [value.clone() for value in self.inputs])
+        interpreter = fx.Interpreter(self.pure, garbage_collect_values=False)
+        with torch.no_grad():
+            interpreter.run(*(value.clone() for value in self.inputs))
+        values: Values = interpreter.env
+        return values
 
     @property
     def outputs(self) -> list[torch.Tensor]:
         """Eager's outputs on :attr:`inputs`."""
-        return outputs_of(self.pure, self.values)
+        return [self.values[node] for node in self.pure.graph.output_node().args[0]]
 
     @cached_property
     def stale(self) -> list[torch.Tensor]:
@@ -99,37 +104,6 @@ class Probe:
     def null_from(self) -> int:
         """The t from which a null answer passes."""
         return null_from(self.outputs, self.inputs, self.stale)
-
-
-def evaluate(module: fx.GraphModule, inputs: list[torch.Tensor]) -> Values:
-    """Run ``module`` node by node, and return the values of all nodes."""
-    interpreter = fx.Interpreter(module, garbage_collect_values=False)
-    with torch.no_grad():
-        interpreter.run(*inputs)
-    values: Values = interpreter.env
-    return values
-
-
-def outputs_of(module: fx.GraphModule, values: Values) -> list[torch.Tensor]:
-    """Return the values of the output node's arguments."""
-    output = next(node for node in module.graph.nodes if node.op == "output")
-    return [values[node] for node in output.args[0]]
-
-
-def downstream(module: fx.GraphModule, values: Values, changed: fx.Node, value: Any) -> list[torch.Tensor]:
-    """Return the outputs if ``changed`` had the value ``value``. Only nodes that depend on it are computed again."""
-    interpreter = fx.Interpreter(module, garbage_collect_values=False)
-    fresh, touched = dict(values), {changed}
-    fresh[changed] = value
-    interpreter.env = fresh
-    with torch.no_grad():
-        for node in module.graph.nodes:
-            if node.op == "output":
-                break
-            if node is not changed and touched.intersection(node.all_input_nodes):
-                fresh[node] = interpreter.run_node(node)
-                touched.add(node)
-    return outputs_of(module, fresh)
 
 
 def eager_seconds(probe: Probe) -> float:
@@ -169,8 +143,11 @@ def suits(seconds: float) -> bool:
 
 def unnoticed(probe: Probe, node: fx.Node, value: Any) -> bool:
     """Return True if all outputs are correct at t = NOTICING_T although ``node`` had the value ``value``."""
-    changed = downstream(probe.pure, probe.values, node, value)
-    return all(same(answer, expected) for answer, expected in zip(changed, probe.outputs, strict=True))
+    touched = reached([node, probe.pure.graph.output_node()], lambda other: other.users)
+    known = {other: held for other, held in probe.values.items() if other not in touched}
+    with torch.no_grad():  # only nodes that depend on the changed one are computed again
+        answers = fx.Interpreter(probe.pure, garbage_collect_values=False).run(initial_env={**known, node: value})
+    return all(map(same, answers, probe.outputs))
 
 
 def same(answer: Any, expected: torch.Tensor) -> bool:

@@ -209,10 +209,11 @@ class Recipe:
         return [read_task(path) for path in sorted((self.work / "curated").glob("*.task.yaml"))]
 
     def uncovered(self) -> list[TaskOutline]:
-        """Return short sequences around the operators of each model's first graph that no curated task has yet."""
+        """Return short sequences around the operators, at each model's first size, that no curated task has yet."""
         covered = {op for task in self.curated() for op in task.header.ops}
         done = {path.name.partition(".")[0] for path in (self.work / "curated").iterdir()}
-        new = {name for graphs in self.corpus.values() for name in windows.names(graphs[0])} - covered
+        places = ((graphs, place) for graphs in self.corpus.values() for place in windows.first_size(graphs))
+        new = {name for graphs, place in places for name in windows.names(graphs[place])} - covered
         drawn = [w for graphs in self.corpus.values()
                  for w in windows.about(graphs, lambda node: op_name(node) in new, SHORT, "rare")]  # fmt: skip
         choices = sorted(self.candidates(drawn), key=lambda c: (-len(c.cases), len(c.ops), c.ops))

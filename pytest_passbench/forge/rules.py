@@ -129,7 +129,7 @@ def idle_inputs(probe: Probe) -> Iterator[str]:
 
 def right_header(probe: Probe) -> Iterator[str]:
     """Yield a complaint if the header's operator sequence is not the graph's."""
-    operators = operator_sequence(probe.module)
+    operators = operator_sequence(probe.module.graph.nodes)
     if operators != probe.task.header.ops:
         yield f"the graph's operators are {list(operators)}, the header says {list(probe.task.header.ops)}"
 

@@ -88,7 +88,7 @@ def _task(case: ModelCase, captures: list[Captured]) -> Task:
     )
     header = TaskHeader(
         id=identifier(case.name),
-        ops=operator_sequence(captures[0].module),
+        ops=operator_sequence(captures[0].module.graph.nodes),
         sources=(case.name,),
         tags=(),
         subgraphs=len(subgraphs),

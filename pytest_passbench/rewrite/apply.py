@@ -31,11 +31,12 @@ from pytest_passbench.rewrite.meta import (
     record_values,
     value_of,
 )
-from pytest_passbench.rewrite.operators import added_name, is_work, operator_names
+from pytest_passbench.rewrite.operators import added_name, is_work
 from pytest_passbench.rewrite.passes import AnyPass, Kernel, Kernels, LeftToEager, Pass, PassError, Pattern, prepare
 from pytest_passbench.rewrite.splice import Splice
 from pytest_passbench.suite import batching
 from pytest_passbench.suite.allowlist import METHODS, spelling
+from pytest_passbench.suite.opnames import operator_sequence
 
 _BROKEN_OFF = "torch.compile breaks the graph off at a torch.vmap level; --passbench-pipeline=direct keeps it whole"
 
@@ -87,7 +88,7 @@ def apply_passes(
     record_values(work, example_inputs)
     fold_metadata(work)
     target = Target(work)
-    result = Rewritten(gm, operators=operator_names(list(target.calls)))
+    result = Rewritten(gm, operators=list(operator_sequence(target.calls)))
     for item, pattern in zip(passes, patterns, strict=True):
         if isinstance(item, Pass) and pattern is not None:
             result.reports.append(_apply(item, pattern, target, kernels, result))
@@ -144,7 +145,7 @@ def _apply(item: Pass, pattern: Pattern, target: Target, kernels: Kernels, resul
 def _count(report: PassReport, splice: Splice, result: Rewritten) -> None:
     """Note a match of a pass, which is about to be replaced."""
     report.matches += 1
-    report.operators += operator_names(splice.replaced)
+    report.operators += operator_sequence(splice.replaced)
     if any(is_work(splice.target, node) for node in splice.replaced):
         result.working.add(report.name)
     result.places.append((report.name, tuple(node.name for node in splice.nodes)))

@@ -1,4 +1,4 @@
-"""The names of a graph's operators, and which of them do work."""
+"""Which of a graph's operators do work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch.fx import Node
 
 from pytest_passbench.rewrite.meta import storages, value_of
-from pytest_passbench.suite.opnames import is_metadata, op_name
+from pytest_passbench.suite.opnames import is_metadata
 
 if TYPE_CHECKING:
     from pytest_passbench.rewrite.match import Target
@@ -19,11 +19,6 @@ _DROPOUTS = frozenset({
 })  # fmt: skip
 
 _CASTS = frozenset({"to", "type_as"})  # the canonical names of ``x.float()``, ``x.type(y)`` and the like
-
-
-def operator_names(nodes: list[Node]) -> list[str]:
-    """Return the operators' names in graph order, as a task's header lists them. Tuple items are left out."""
-    return [op_name(node) for node in nodes if not is_metadata(node)]
 
 
 def is_work(target: Target, node: Node) -> bool:

@@ -19,21 +19,12 @@ from pytest_passbench.suite.limits import MAX_STATEMENTS
 from pytest_passbench.suite.opnames import has_no_effect
 from pytest_passbench.suite.source import BUILTINS, ROOTS, ParsedSource, parse
 
-_BINARY: dict[type[ast.operator], tuple[Callable[..., Any], Callable[..., Any]]] = {
-    ast.Add: (operator.add, operator.iadd),
-    ast.Sub: (operator.sub, operator.isub),
-    ast.Mult: (operator.mul, operator.imul),
-    ast.Div: (operator.truediv, operator.itruediv),
-    ast.FloorDiv: (operator.floordiv, operator.ifloordiv),
-    ast.Mod: (operator.mod, operator.imod),
-    ast.Pow: (operator.pow, operator.ipow),
-    ast.MatMult: (operator.matmul, operator.imatmul),
-    ast.BitAnd: (operator.and_, operator.iand),
-    ast.BitOr: (operator.or_, operator.ior),
-    ast.BitXor: (operator.xor, operator.ixor),
-    ast.LShift: (operator.lshift, operator.ilshift),
-    ast.RShift: (operator.rshift, operator.irshift),
-}
+_BINARY: dict[type[ast.operator], Callable[..., Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.MatMult: operator.matmul,
+    ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+}  # fmt: skip
 _UNARY: dict[type[ast.unaryop], Callable[..., Any]] = {
     ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert, ast.Not: operator.not_,
 }  # fmt: skip
@@ -79,13 +70,12 @@ class _GraphBuilder(ast.NodeVisitor):
         self.program, self.device = program, torch.device(device)
         self.graph = torch.fx.Graph()
         self.env: dict[str, Any] = {}
-        self.hint: str | None = None
+        self.names: dict[ast.AST, str] = {}  # the variables that expressions are assigned to
 
     def build(self) -> torch.fx.Graph:
         for name in self.program.inputs:
             self.env[name] = self.graph.create_node("placeholder", name, (), {}, name=name)
         for statement in self.program.body:
-            self.hint = None
             self.visit(statement)
         return self.graph
 
@@ -95,10 +85,12 @@ class _GraphBuilder(ast.NodeVisitor):
     def generic_visit(self, node: ast.AST) -> NoReturn:
         self.fail(f"{type(node).__name__} is not understood", node)
 
-    def call(self, target: Any, *args: Any, **kwargs: Any) -> Any:
-        """Add a call_function node, named after the variable that it is assigned to, and return it."""
-        hint, self.hint = self.hint, None
-        return self.graph.create_node("call_function", target, args, kwargs, name=hint)
+    def call(
+        self, node: ast.AST, target: Any, *args: Any, kwargs: dict[str, Any] | None = None, op: str = "call_function"
+    ) -> torch.fx.Node:
+        """Add a graph node for a syntax node, named after the variable that it is assigned to, and return it."""
+        name = node.id if isinstance(node, ast.Name) else self.names.get(node)
+        return self.graph.create_node(op, target, args, kwargs, name=name)
 
     def is_node(self, *values: Any) -> bool:
         """Return True if any of the values is a graph node, or contains one."""
@@ -111,7 +103,7 @@ class _GraphBuilder(ast.NodeVisitor):
     def visit_Assign(self, node: ast.Assign) -> None:
         first = node.targets[0]
         if isinstance(first, ast.Name):
-            self.hint = first.id
+            self.names[node.value] = first.id
         value = self.visit(node.value)
         if not isinstance(value, constants.Repeated):  # it may be assigned, but not used
             self.check_value(value, node.value)
@@ -123,7 +115,8 @@ class _GraphBuilder(ast.NodeVisitor):
             self.store(node.target, self.visit_value(node.value))
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        plain, in_place = _BINARY[type(node.op)]
+        plain = _BINARY[type(node.op)]
+        in_place = getattr(operator, f"i{plain.__name__.rstrip('_')}")
         target, value = node.target, self.visit_value(node.value)
         if isinstance(target, ast.Name):
             old = self.visit(target)
@@ -131,8 +124,8 @@ class _GraphBuilder(ast.NodeVisitor):
             self.env[target.id] = self.binary(node, function, old, value)
         elif isinstance(target, ast.Subscript):
             base, index = self.visit(target.value), self.visit(target.slice)
-            changed = self.call(in_place, self.call(operator.getitem, base, index), value)
-            self.call(operator.setitem, base, index, changed)
+            changed = self.call(node, in_place, self.call(node, operator.getitem, base, index), value)
+            self.call(node, operator.setitem, base, index, changed)
 
     def visit_Expr(self, node: ast.Expr) -> None:
         self.visit_value(node.value)
@@ -154,15 +147,14 @@ class _GraphBuilder(ast.NodeVisitor):
             self.env[target.id] = value
         elif isinstance(target, ast.Tuple | ast.List):
             for position, item in enumerate(target.elts):
-                self.hint = item.id if isinstance(item, ast.Name) else None
                 self.store(item, self.item(target, value, position))
         elif isinstance(target, ast.Subscript):
             base = self.visit(target.value)
-            self.call(operator.setitem, base, self.visit(target.slice), value)
+            self.call(target, operator.setitem, base, self.visit(target.slice), value)
 
     def item(self, target: ast.Tuple | ast.List, value: Any, position: int) -> Any:
         if isinstance(value, torch.fx.Node):
-            return self.call(operator.getitem, value, position)
+            return self.call(target.elts[position], operator.getitem, value, position)
         if not isinstance(value, tuple | list) or len(value) != len(target.elts):
             self.fail(f"cannot unpack into {counted(len(target.elts), 'name')}", target)
         return value[position]
@@ -185,20 +177,20 @@ class _GraphBuilder(ast.NodeVisitor):
         return node.value
 
     def visit_Tuple(self, node: ast.Tuple) -> Any:
-        return tuple(self.inner(e) for e in node.elts)
+        return tuple(self.visit_value(e) for e in node.elts)
 
     def visit_List(self, node: ast.List) -> Any:
-        return [self.inner(e) for e in node.elts]
+        return [self.visit_value(e) for e in node.elts]
 
     def visit_Dict(self, node: ast.Dict) -> Any:
-        keys = [self.inner(k) for k in node.keys if k is not None]
+        keys = [self.visit_value(k) for k in node.keys if k is not None]
         if not all(isinstance(k, str) for k in keys):
             self.fail("a dict key is not a string", node)
-        return dict(zip(keys, [self.inner(v) for v in node.values], strict=True))
+        return dict(zip(keys, [self.visit_value(v) for v in node.values], strict=True))
 
     def visit_Slice(self, node: ast.Slice) -> Any:
         parts = (node.lower, node.upper, node.step)
-        return slice(*(None if part is None else self.inner(part) for part in parts))
+        return slice(*(None if part is None else self.visit_value(part) for part in parts))
 
     def visit_Name(self, node: ast.Name) -> Any:
         return self.env[node.id] if node.id in self.env else self.constant(node.id, node)
@@ -207,48 +199,44 @@ class _GraphBuilder(ast.NodeVisitor):
         dotted = self.dotted(node)
         if dotted is not None:
             return self.constant(dotted, node)
-        hint, self.hint = self.hint, None
         owner = self.visit(node.value)
-        self.hint = hint
         if isinstance(owner, constants.DtypeLimits):
             return self.placed(owner.number, node.attr, node)
         if not isinstance(owner, torch.fx.Node) or node.attr not in allowlist.ATTRIBUTES:
             self.fail(f"attribute {node.attr!r} is not allowed", node, "see the allow-list in suite/allowlist.py")
-        return self.call(getattr, owner, node.attr)
+        return self.call(node, getattr, owner, node.attr)
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
-        base, index = self.inner(node.value), self.inner(node.slice)
+        base, index = self.visit_value(node.value), self.visit_value(node.slice)
         if isinstance(base, torch.fx.Node):
-            return self.call(operator.getitem, base, index)
+            return self.call(node, operator.getitem, base, index)
         if not isinstance(base, tuple | list) or not isinstance(index, int) or not -len(base) <= index < len(base):
             self.fail("a subscript of something that is not a tensor or tuple", node)
         return base[index]
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
-        value, function = self.inner(node.operand), _UNARY[type(node.op)]
+        value, function = self.visit_value(node.operand), _UNARY[type(node.op)]
         if isinstance(value, _NUMBERS) and isinstance(node.op, ast.USub | ast.UAdd):
             return function(value)
-        return self.call(function, value)
+        return self.call(node, function, value)
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
-        left, right = self.inner(node.left), self.inner(node.right)
-        return self.binary(node, _BINARY[type(node.op)][0], left, right)
+        left, right = self.visit_value(node.left), self.visit_value(node.right)
+        return self.binary(node, _BINARY[type(node.op)], left, right)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         function = _COMPARE.get(type(node.ops[0]))
         if function is None:
             self.fail(f"comparison {type(node.ops[0]).__name__} is not understood", node)
-        return self.call(function, self.inner(node.left), self.inner(node.comparators[0]))
+        return self.call(node, function, self.visit_value(node.left), self.visit_value(node.comparators[0]))
 
     def visit_Call(self, node: ast.Call) -> Any:
-        hint, self.hint = self.hint, None
-        method = isinstance(node.func, ast.Attribute) and self.dotted(node.func) is None
-        owner = self.visit(node.func.value) if method and isinstance(node.func, ast.Attribute) else None
+        method = node.func if isinstance(node.func, ast.Attribute) and self.dotted(node.func) is None else None
+        owner = self.visit(method.value) if method is not None else None
         args = [self.visit_value(a) for a in node.args]
         kwargs = {k.arg: self.visit_value(k.value) for k in node.keywords if k.arg is not None}
-        self.hint = hint
-        if method and isinstance(node.func, ast.Attribute):
-            return self.call_method(node, owner, node.func.attr, args, kwargs)
+        if method is not None:
+            return self.call_method(node, owner, method.attr, args, kwargs)
         return self.call_function(node, args, kwargs)
 
     # Calls
@@ -262,8 +250,7 @@ class _GraphBuilder(ast.NodeVisitor):
             name, args, kwargs = "to", [self.device], {}
         if name == "to" and args and isinstance(args[0], str):
             args = [self.device, *args[1:]]
-        hint, self.hint = self.hint, None
-        return self.graph.create_node("call_method", name, (owner, *args), self.on_device(kwargs), name=hint)
+        return self.call(node, name, owner, *args, kwargs=self.on_device(kwargs), op="call_method")
 
     def call_function(self, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
         dotted = self.dotted(node.func)
@@ -276,18 +263,19 @@ class _GraphBuilder(ast.NodeVisitor):
         if dotted == "getattr":
             return self.call_getattr(node, args)
         if dotted == "torch._check_is_size" and len(args) == 1:  # torch is about to remove it: its definition
-            return self.call(torch._check, self.call(operator.ge, args[0], 0))
+            return self.call(node, torch._check, self.call(node, operator.ge, args[0], 0))
         if problem := constants.fault(dotted.rpartition(".")[2], args):
             self.fail(problem, node, "write the value out")
         is_constructor = dotted in constants.CONSTRUCTORS and not self.is_node(*args)
         if dotted in constants.CONTAINERS or is_constructor:  # a value out of literals, which needs no node
             return self.placed(lambda name: constants.construct(name, args), dotted, node)
-        return self.call(self.placed(allowlist.resolve, dotted, node), *args, **self.on_device(kwargs))
+        function = self.placed(allowlist.resolve, dotted, node)
+        return self.call(node, function, *args, kwargs=self.on_device(kwargs))
 
     def call_getattr(self, node: ast.Call, args: list[Any]) -> Any:
         if len(args) != 2 or not self.is_node(args[0]) or args[1] not in allowlist.ATTRIBUTES:
             self.fail("this getattr is not allowed", node, "getattr(tensor, 'shape') and the like are")
-        return self.call(getattr, *args)
+        return self.call(node, getattr, *args)
 
     # Helpers
 
@@ -301,13 +289,6 @@ class _GraphBuilder(ast.NodeVisitor):
         except UserError as error:
             self.fail(error.what, node, error.remedy)
 
-    def inner(self, node: ast.expr) -> Any:
-        """Return the value of a part of an expression. The variable's name belongs to the whole expression only."""
-        hint, self.hint = self.hint, None
-        value = self.visit_value(node)
-        self.hint = hint
-        return value
-
     def binary(self, node: ast.AugAssign | ast.BinOp, function: Callable[..., Any], left: Any, right: Any) -> Any:
         is_list = isinstance(left, tuple | list)
         if function is operator.mul and is_list and isinstance(right, torch.fx.Node):
@@ -318,12 +299,12 @@ class _GraphBuilder(ast.NodeVisitor):
             return left * right
         if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
             return self.folded(node, left, right)
-        return self.call(function, left, right)
+        return self.call(node, function, left, right)
 
     def folded(self, node: ast.AugAssign | ast.BinOp, left: Any, right: Any) -> Any:
         """Return the number that arithmetic on two numbers gives."""
         try:
-            value = _BINARY[type(node.op)][0](left, right)
+            value = _BINARY[type(node.op)](left, right)
         except (ArithmeticError, TypeError, ValueError) as error:
             self.fail(str(error), node, "write the number out")
         if problem := constants.fault("", (value,)):

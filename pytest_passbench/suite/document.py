@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import yaml
 
@@ -15,6 +16,7 @@ from pytest_passbench.suite.limits import MAX_DEPTH, MAX_NODES, MAX_PLAIN
 _SafeDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+Value = TypeVar("Value")
 
 
 class Document:
@@ -63,7 +65,6 @@ class _Composer:
     def __init__(self, loader: Any, document: Document) -> None:
         self._loader, self._document = loader, document
         self._open: list[Any] = []  # the nodes of the lists and mappings that have not ended yet
-        self._keys: list[Any] = []  # for each, the key that waits for its value
         self._names: list[set[str]] = []  # for each, the keys so far
         self._root: Any = None
         self._count = 0
@@ -75,10 +76,8 @@ class _Composer:
                 self._check(event)
                 self._start(event)
             elif isinstance(event, yaml.CollectionEndEvent):
-                node = self._open.pop()
-                self._keys.pop()
                 self._names.pop()
-                self._add(node)
+                self._add(self._open.pop())
             elif isinstance(event, yaml.DocumentStartEvent) and self._root is not None:
                 self._fail("a further document", event, "a task file has two: the header, and the graphs")
         return self._root
@@ -108,21 +107,20 @@ class _Composer:
             return
         kind = yaml.MappingNode if isinstance(event, yaml.MappingStartEvent) else yaml.SequenceNode
         self._open.append(kind(self._loader.resolve(kind, None, event.implicit), [], mark))
-        self._keys.append(None)
         self._names.append(set())
 
     def _add(self, node: Any) -> None:
         """Put a node that is complete into the list or mapping around it."""
+        values: list[Any] = self._open[-1].value if self._open else []
         if not self._open:
             self._root = node
         elif isinstance(self._open[-1], yaml.SequenceNode):
-            self._open[-1].value.append(node)
-        elif self._keys[-1] is None:
-            self._keys[-1] = node
-            self._check_key(node)
+            values.append(node)
+        elif values and not isinstance(values[-1], tuple):  # a key that waits for its value
+            values[-1] = (values[-1], node)
         else:
-            self._open[-1].value.append((self._keys[-1], node))
-            self._keys[-1] = None
+            self._check_key(node)
+            values.append(node)
 
     def _check_key(self, node: Any) -> None:
         if not isinstance(node, yaml.ScalarNode):
@@ -166,9 +164,9 @@ class Cursor:
             self.fail(f"{self.name} has no {key!r}", f"add '{key}:'")
         return Cursor(self.value[key], (*self.steps, key), self.document)
 
-    def maybe(self, key: str) -> Cursor | None:
-        """Return the value under a key, or None if the key is missing or its value is null."""
-        return self.at(key) if self.mapping().get(key) is not None else None
+    def maybe(self, key: str, read: Callable[[Cursor], Value], default: Value) -> Value:
+        """Return what ``read`` returns for the value under a key; the default if the key or its value is missing."""
+        return read(self.at(key)) if self.mapping().get(key) is not None else default
 
     def only(self, keys: tuple[str, ...]) -> Cursor:
         """Return the cursor itself; fail if the mapping has other keys."""

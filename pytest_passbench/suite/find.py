@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import hashlib
+import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -104,7 +105,7 @@ def at(name: str | Path) -> list[TaskRef]:
         task = _installed(str(name))
         if task is None:
             return discover(path)
-        if any(_Walk(path).below(path)):
+        if any(_tasks_below(path)):
             remedy = f"write {task.path} or {path.resolve()}"
             raise UserError("is the id of an installed task, and holds tasks here", where=name, remedy=remedy)
         return [task]
@@ -138,7 +139,7 @@ def walk(path: Path) -> list[tuple[Path, Kind]]:
     """Return the paths and kinds of the tasks at a path, in order, unread. Raises UserError if there are none."""
     if kind_of(path) is None:
         raise UserError("no such file or folder", where=path, remedy="name a task file, or a folder of tasks")
-    entries = list(_Walk(path).below(path))
+    entries = list(_tasks_below(path))
     if not entries:
         raise UserError("holds no tasks", where=path, remedy=f"tasks are *{taskfile.SUFFIX} files or samples")
     return entries
@@ -212,18 +213,14 @@ def did_you_mean(name: str, names: Iterable[str], spelling: Callable[[str], str]
     return f"did you mean {spelling(near[0])}? " if near else ""
 
 
-class _Walk:
-    """A search of folders. Links to folders are followed, except to a folder that the search is already in."""
+def _tasks_below(start: Path) -> Iterator[tuple[Path, Kind]]:
+    """Yield the tasks at a path, in order. Links to folders are followed, except to one that the search is in."""
+    entries = itertools.count(1)
 
-    def __init__(self, path: Path) -> None:
-        self._start, self._entries = path, 0
-
-    def below(self, path: Path, inside: tuple[tuple[int, int], ...] = ()) -> Iterator[tuple[Path, Kind]]:
-        """Yield the tasks at a path, in order."""
-        self._entries += 1
-        if self._entries > MAX_FOLDERS or len(inside) > MAX_FOLDER_DEPTH:
+    def below(path: Path, inside: tuple[tuple[int, int], ...]) -> Iterator[tuple[Path, Kind]]:
+        if next(entries) > MAX_FOLDERS or len(inside) > MAX_FOLDER_DEPTH:
             what = f"has more than {MAX_FOLDERS:,} folders, or {MAX_FOLDER_DEPTH} in each other"
-            raise UserError(what, where=self._start, remedy="name the folder of tasks itself")
+            raise UserError(what, where=start, remedy="name the folder of tasks itself")
         kind = _kind(path)
         if kind is not None:
             yield path, kind
@@ -231,7 +228,9 @@ class _Walk:
             status = path.stat()
             if (here := (status.st_dev, status.st_ino)) not in inside:
                 for entry in sorted(_entries(path)):
-                    yield from self.below(entry, (*inside, here))
+                    yield from below(entry, (*inside, here))
+
+    return below(start, ())
 
 
 def _kind(path: Path) -> Kind | None:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import resource
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.task import Subgraph
+from pytest_passbench.core.task import ELEMENT_BYTES, Subgraph
 
 MAX_FILE_BYTES = 16 << 20
 MAX_HEADER_BYTES = 1 << 20
@@ -56,7 +55,8 @@ def shape_problem(shape: Sequence[int]) -> str | None:
 
 def check_memory(subgraph: Subgraph, where: Path | None = None) -> None:
     """Raise UserError if a subgraph's inputs alone take more memory than the machine has."""
-    total_bytes = sum(math.prod(spec.shape) * _item_bytes(spec.dtype) for spec in subgraph.inputs)
+    # A model's own graph may have a dtype that no task file has.
+    total_bytes = sum(math.prod(spec.shape) * ELEMENT_BYTES.get(spec.dtype, 1) for spec in subgraph.inputs)
     present = machine_bytes()
     if total_bytes > present:
         sizes = f"{total_bytes / 2**30:,.0f} GiB, and the machine has {present / 2**30:,.0f} GiB"
@@ -85,9 +85,3 @@ def limited_memory() -> Iterator[None]:
 def machine_bytes() -> int:
     """Return the size of the machine's memory in bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _item_bytes(dtype: str) -> int:
-    """Return the bytes of an element. The first number in a dtype's name is its bits; bool has none and one byte."""
-    bits = re.search(r"\d+", dtype)
-    return int(bits[0]) // 8 if bits else 1

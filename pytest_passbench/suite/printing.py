@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -161,16 +160,8 @@ def _literal(value: Any) -> str:
     if value is None or type(value) in (bool, int, str):
         return repr(value)
     if isinstance(value, float):
-        return _float(float(value))
+        return repr(float(value))
     if isinstance(value, complex):
-        return f"complex({_float(value.real)}, {_float(value.imag)})"
+        return f"complex({value.real!r}, {value.imag!r})"
     what = f"a literal of type {type(value).__name__} ({value!r}) has no spelling"
     raise UserError(what, remedy="make it an input")
-
-
-def _float(value: float) -> str:
-    if math.isnan(value):
-        return "nan"
-    if math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    return repr(value)

@@ -16,12 +16,11 @@ from typing import Any
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
-from pytest_passbench.core.files import kind_of, read_text
+from pytest_passbench.core.files import kind_of, read_text, write_text
 from pytest_passbench.core.jsontext import parse as parse_json
-from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.core.task import ELEMENT_BYTES, Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.limits import MAX_FILE_BYTES, MAX_SUBGRAPHS
 from pytest_passbench.suite.source import ParsedSource, parse, signature
-from pytest_passbench.suite.taskfile import DTYPES
 from pytest_passbench.suite.tensormeta import print_specs, read_specs, read_symbols
 
 LIST = "graph_list.txt"
@@ -53,13 +52,9 @@ def read_folder_header(folder: Path) -> TaskHeader:
 
 def write_sample(task: Task, folder: Path, device: str = "cpu") -> None:
     """Write a task as a sample folder, from which :func:`read_sample` reads an equal task. Raises UserError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for subgraph in task.subgraphs:
-            _write_subgraph(task, subgraph, folder / subgraph.id, device)
-        (folder / LIST).write_text("".join(f"{s.id}\n" for s in task.subgraphs), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write: {error.strerror}", where=folder, remedy="choose another folder") from None
+    for subgraph in task.subgraphs:
+        _write_subgraph(task, subgraph, folder / subgraph.id, device)
+    write_text(folder / LIST, "".join(f"{s.id}\n" for s in task.subgraphs))
 
 
 # Reading
@@ -136,7 +131,7 @@ def _operators(program: ParsedSource) -> tuple[str, ...]:
     from pytest_passbench.suite.build import build_program
     from pytest_passbench.suite.opnames import operator_sequence
 
-    return operator_sequence(build_program(program))
+    return operator_sequence(build_program(program).graph.nodes)
 
 
 def _program(folder: Path) -> ParsedSource:
@@ -153,7 +148,7 @@ def _subgraph(
     extras = record.get(_PASSBENCH, {})
     meta = extras.get("meta", {k: v for k, v in record.items() if k not in ("framework", _PASSBENCH)})
     dtype = str(extras.get("dtype", _main_dtype(inputs)))
-    if dtype not in DTYPES:
+    if dtype not in ELEMENT_BYTES:
         remedy = "such as float32, bfloat16, int64, bool"
         raise UserError(f"unknown dtype {abbreviated(dtype)}", where=folder / _RECORD, remedy=remedy)
     return Subgraph(
@@ -229,7 +224,6 @@ def _main_dtype(inputs: tuple[TensorSpec, ...]) -> str:
 
 
 def _write_subgraph(task: Task, subgraph: Subgraph, folder: Path, device: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     source = task.graphs[subgraph.graph]
     files = {
         MODEL: _model_text(source, str(task.path)),
@@ -240,7 +234,7 @@ def _write_subgraph(task: Task, subgraph: Subgraph, folder: Path, device: str) -
         "graph_hash.txt": hashlib.sha256(source.encode()).hexdigest(),
     }
     for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        write_text(folder / name, text)
 
 
 def _record(header: TaskHeader, subgraph: Subgraph) -> dict[str, Any]:

@@ -12,19 +12,13 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import decode, opened, read_text, write_text
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.core.task import ELEMENT_BYTES, Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.document import Cursor, Document, block, flow
 from pytest_passbench.suite.limits import MAX_FILE_BYTES, MAX_HEADER_BYTES, MAX_SUBGRAPHS, shape_problem
 from pytest_passbench.suite.source import ParsedSource, parse
 
 SUFFIX = ".task.yaml"
 FORMAT = "task/1"
-DTYPES = frozenset({
-    "float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2",
-    "complex32", "complex64", "complex128", "bool",
-    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-})  # fmt: skip
-"""The dtypes that an input may have, without the ``torch.`` prefix."""
 
 _HEADER_KEYS = ("passbench", "id", "ops", "sources", "modality", "tags", "headroom", "subgraphs")
 _SUBGRAPH_KEYS = ("id", "graph", "dtype", "source", "meta", "inputs")
@@ -115,15 +109,14 @@ def _header(root: Cursor, path: Path) -> TaskHeader:
     if version.value != FORMAT:
         version.fail(f"format {abbreviated(version.value)} is not known", f"this version reads '{FORMAT}'")
     root.only(_HEADER_KEYS)
-    modality, tags, headroom = root.maybe("modality"), root.maybe("tags"), root.maybe("headroom")
     header = TaskHeader(
         id=_identifier(root.at("id")),
         ops=root.at("ops").strings(),
         sources=root.at("sources").strings(),
-        tags=tags.strings() if tags is not None else (),
+        tags=root.maybe("tags", Cursor.strings, ()),
         subgraphs=root.at("subgraphs").integer(least=1, most=MAX_SUBGRAPHS),
-        modality=modality.string() if modality is not None else "",
-        headroom=_finite(headroom) if headroom is not None else 0.0,
+        modality=root.maybe("modality", Cursor.string, ""),
+        headroom=root.maybe("headroom", _finite, 0.0),
     )
     if not header.ops:
         root.at("ops").fail("ops is empty", "list the operators of the graphs, in order")
@@ -153,7 +146,7 @@ def _programs(graphs: Cursor) -> dict[str, ParsedSource]:
 
 def _subgraph(cursor: Cursor, programs: dict[str, ParsedSource]) -> Subgraph:
     cursor.only(_SUBGRAPH_KEYS)
-    graph, source, meta = cursor.at("graph"), cursor.maybe("source"), cursor.maybe("meta")
+    graph = cursor.at("graph")
     if graph.string() not in programs:
         graph.fail(f"{graph.name}: no graph {graph.value!r}", f"graphs are: {', '.join(map(str, programs))}")
     inputs = tuple(_spec(item) for item in cursor.at("inputs").items())
@@ -168,38 +161,37 @@ def _subgraph(cursor: Cursor, programs: dict[str, ParsedSource]) -> Subgraph:
         graph=graph.value,
         dtype=_dtype(cursor.at("dtype")),
         inputs=inputs,
-        source=source.string() if source is not None else "",
-        meta=dict(meta.mapping()) if meta is not None else {},
+        source=cursor.maybe("source", Cursor.string, ""),
+        meta=cursor.maybe("meta", Cursor.mapping, {}),
     )
 
 
 def _dtype(cursor: Cursor) -> str:
     name = cursor.string()
-    if name not in DTYPES:
+    if name not in ELEMENT_BYTES:
         cursor.fail(f"{cursor.name}: unknown dtype {name!r}", "such as float32, bfloat16, int64, bool")
     return name
 
 
 def _spec(cursor: Cursor) -> TensorSpec:
     cursor.only(_INPUT_KEYS)
-    original, data = cursor.maybe("original_name"), cursor.maybe("data")
-    numbers = {key: _finite(number) for key in ("mean", "std", "min", "max") if (number := cursor.maybe(key))}
     spec = TensorSpec(
         name=cursor.at("name").string(),
         shape=tuple(size.integer() for size in cursor.at("shape").items()),
         dtype=_dtype(cursor.at("dtype")),
-        data=None
-        if data is None
-        else tuple(
-            item.value if isinstance(item.value, bool | int | float) else item.number() for item in data.items()
-        ),
-        original_name=original.string() if original is not None else None,
-        **numbers,
+        data=cursor.maybe("data", _data, None),
+        original_name=cursor.maybe("original_name", Cursor.string, None),
+        **{key: cursor.maybe(key, _finite, None) for key in ("mean", "std", "min", "max")},
     )
     problem = spec_problem(spec)
     if problem:
         cursor.fail(f"{cursor.name} ({spec.name}): {problem}", "correct the input")
     return spec
+
+
+def _data(cursor: Cursor) -> tuple[float | int | bool, ...]:
+    items = cursor.items()
+    return tuple(item.value if isinstance(item.value, bool | int | float) else item.number() for item in items)
 
 
 def _finite(cursor: Cursor) -> float:

@@ -13,10 +13,10 @@ from typing import Any
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated, line
 from pytest_passbench.core.files import kind_of, read_text
-from pytest_passbench.core.task import TensorSpec
+from pytest_passbench.core.task import ELEMENT_BYTES, TensorSpec
 from pytest_passbench.suite.limits import MAX_FILE_BYTES, too_long
 from pytest_passbench.suite.source import parse_module
-from pytest_passbench.suite.taskfile import DTYPES, spec_problem
+from pytest_passbench.suite.taskfile import spec_problem
 
 _NAMES = {"inf": math.inf, "nan": math.nan, "Ellipsis": ...}
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -113,7 +113,7 @@ def _spec(path: Path, statement: ast.ClassDef, symbols: Mapping[str, int]) -> Te
 
 def _from_values(values: Mapping[str | None, Any]) -> TensorSpec:
     dtype = str(values["dtype"]).removeprefix("torch.")
-    if dtype not in DTYPES:
+    if dtype not in ELEMENT_BYTES:
         raise ValueError(f"unknown dtype {abbreviated(values['dtype'])}")
     shape = values["shape"]
     if not isinstance(shape, list) or any(not isinstance(size, int) or size < 0 for size in shape):

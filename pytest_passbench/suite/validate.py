@@ -49,7 +49,7 @@ def problems(task: Task) -> Iterator[UserError]:
         except UserError as error:
             yield error
     for key, gm in graphs.items():
-        operators, listed = operator_sequence(gm), task.header.ops
+        operators, listed = operator_sequence(gm.graph.nodes), task.header.ops
         if operators != listed:
             what = f"graph {key} has the operators [{', '.join(operators)}], the header [{', '.join(listed)}]"
             remedy = "correct ops, or move the graph to another task"

@@ -81,14 +81,23 @@ def test_a_second_size_and_the_low_dtypes_come_without_running_the_model_again(g
     assert graphs[0].follows
 
 
-def test_a_graph_break_gives_several_graphs() -> None:
-    class Broken(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            x = torch.tanh(x) + 1
-            torch._dynamo.graph_break()
-            return torch.sigmoid(x) * 2
+class Broken(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.tanh(x) + 1
+        torch._dynamo.graph_break()
+        return torch.sigmoid(x) * 2
 
+
+def test_a_graph_break_gives_several_graphs() -> None:
     assert len(capture(Broken(), (torch.randn(8),))) == 2
+
+
+def test_operators_behind_a_graph_break_that_no_task_has_are_tried(tmp_path: Path) -> None:
+    graphs = capture_case(replace(CASE, name="own/broken", build=Broken))
+    remake.save_graphs(graphs, tmp_path / "captures" / "broken.json")
+    (tmp_path / "curated").mkdir()
+    tried = {outline.ops for outline in remake.Recipe(tmp_path).uncovered()}
+    assert tried == {("tanh", "add"), ("sigmoid", "mul")}
 
 
 def test_operators_move_next_to_their_user(graphs: list[Graph]) -> None:
@@ -270,6 +279,18 @@ def test_jobs_survive_a_crash_and_a_hang_and_are_not_done_twice(
     (tmp_path / "good").write_text("2")
     assert run_jobs(jobs, 2, 1.0, ProgressLines("forge")) == []
     assert (tmp_path / "good").read_text() == "2"
+
+
+def test_a_job_that_made_its_file_is_done_although_it_goes_on_for_too_long_or_fails(tmp_path: Path) -> None:
+    import time
+
+    def job(name: str, work: object) -> Job:
+        target = tmp_path / name
+        return Job(name, target, lambda: (target.write_text("1"), work()))  # type: ignore[operator]
+
+    jobs = [job("late", lambda: time.sleep(60)), job("raises", lambda: 1 / 0)]
+    assert run_jobs(jobs, 2, 1.0, ProgressLines("forge")) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["late", "raises"]
 
 
 def _forge(*arguments: str) -> int:

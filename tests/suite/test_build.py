@@ -76,6 +76,13 @@ def test_placeholders_have_the_names_of_the_arguments():
     assert parse(CODEGEN, "model.py").inputs == ("in_0", "in_1", "s0", "in_2")
 
 
+def test_a_node_has_the_name_of_the_variable_that_its_value_is_assigned_to():
+    lines = ("a = torch.tanh(x.sin())[0] + 1", "b, c = torch.split(a, 1)", "1 + a", "d = b", "return (c * d,)")
+    gm = graph("\n    ".join(lines))
+    names = [n.name for n in gm.graph.nodes if n.op not in ("placeholder", "output")]
+    assert names == ["sin", "tanh", "getitem", "a", "split", "b", "c", "add", "mul"]
+
+
 def test_augmented_assignment_becomes_an_in_place_operator():
     gm = graph("x += 1; return x")
     assert [n.target for n in gm.graph.nodes if n.op == "call_function"] == [operator.iadd]
@@ -108,6 +115,7 @@ def test_subscript_stores_change_the_tensor():
         ("torch.linalg.eig(torch.diag(x))[0].real.sort()[0]", torch.arange(3.0)),
         ("operator.getitem((x, x), 1)", torch.arange(3.0)),
         ("torch.special.expit(x)", torch.sigmoid(torch.arange(3.0))),
+        ("torch.nn.functional.mse_loss(x, target=x * 2)", torch.tensor(5 / 3)),
     ],
 )
 def test_expressions(expression, expected):

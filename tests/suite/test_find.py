@@ -11,11 +11,11 @@ import torch
 
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.task import Subgraph, TensorSpec
+from pytest_passbench.core.task import ELEMENT_BYTES, Subgraph, TensorSpec
 from pytest_passbench.suite.find import at, discover, installed_tasks, select
 from pytest_passbench.suite.instantiate import example_inputs
 from pytest_passbench.suite.published import write_sample
-from pytest_passbench.suite.taskfile import DTYPES, read_task
+from pytest_passbench.suite.taskfile import read_task
 from support.paths import DATA
 
 TASKS = DATA / "tasks"
@@ -197,7 +197,7 @@ def test_a_recorded_integer_may_be_the_greatest_that_there_is(least):
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
-@pytest.mark.parametrize("dtype", sorted(DTYPES))
+@pytest.mark.parametrize("dtype", sorted(ELEMENT_BYTES))
 def test_every_dtype_has_example_inputs(dtype):
     (value,) = example_inputs(subgraph(TensorSpec("x", (2, 0, 3), dtype, mean=0.0, std=1.0)))
     assert (value.dtype, value.shape) == (getattr(torch, dtype), (2, 0, 3))

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
-from pytest_passbench.suite.taskfile import DTYPES, dump_task, read_header, read_task, write_task
+from pytest_passbench.core.task import ELEMENT_BYTES, Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.suite.taskfile import dump_task, read_header, read_task, write_task
 from support.paths import DATA
 
 TASKS = DATA / "tasks"
@@ -156,7 +156,7 @@ def specs(draw, name):
     return TensorSpec(
         name=name,
         shape=shape,
-        dtype=draw(st.sampled_from(sorted(DTYPES))),
+        dtype=draw(st.sampled_from(sorted(ELEMENT_BYTES))),
         mean=draw(NUMBER),
         std=draw(st.none() | st.floats(0, allow_infinity=False)),
         min=low,

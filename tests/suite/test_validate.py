@@ -26,7 +26,7 @@ def faults(body: str, *inputs: TensorSpec) -> list[str]:
     """Return the problems of a graph of these statements."""
     names = ", ".join(spec.name for spec in inputs)
     source = f"def forward({names}):\n" + "".join(f"    {line}\n" for line in body.splitlines())
-    operators = operator_sequence(build_graph(source, "m.py"))
+    operators = operator_sequence(build_graph(source, "m.py").graph.nodes)
     header = TaskHeader("t", operators, ("own",), (), 1, "text")
     task = Task(header, Path("m"), {"g0": source}, (Subgraph("s", "g0", "float32", inputs),))
     return [error.what for error in problems(task)]

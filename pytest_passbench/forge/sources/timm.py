@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -71,25 +71,18 @@ FIXED = ((Variant(1, 224), Variant(8, 224)), (Variant(2, 224), Variant(64, 224))
 
 def cases() -> Iterator[ModelCase]:
     """Yield one case per row, if timm is installed."""
-    yield from _cases(CONVOLUTIONAL, ROTATING)
-    yield from _cases(TRANSFORMERS, FIXED)
-
-
-def _cases(table: Table, sizes: Sequence[tuple[Variant, ...]]) -> Iterator[ModelCase]:
-    for name, arguments, variants in sized(table, sizes):
-        row = ModelSpec(
-            name, "timm:create_model", {"0": "float b 3 n n"}, {"model_name": name, **arguments}, variants
-        )
-        note = ", ".join(f"{key}={value}" for key, value in arguments.items()) or "defaults"
-        for case in make_cases(LIBRARY, "vision", [row]):
-            yield dataclasses.replace(case, build=functools.partial(build, row), note=note)
+    table = [*sized(CONVOLUTIONAL, ROTATING), *sized(TRANSFORMERS, FIXED)]
+    rows = [ModelSpec(name, "timm:create_model", {"0": "float b 3 n n"}, arguments, variants)
+            for name, arguments, variants in table]  # fmt: skip
+    for row, case in zip(rows, make_cases(LIBRARY, "vision", rows), strict=False):
+        yield dataclasses.replace(case, build=functools.partial(build, row))
 
 
 def build(row: ModelSpec) -> torch.nn.Module:
     """Return the row's model with random weights from a fixed seed."""
     with stand_in():
         importlib.import_module(LIBRARY)
-    return build_row(row)
+    return build_row(dataclasses.replace(row, arguments={"model_name": row.name, **row.arguments}))
 
 
 InterpolationMode = enum.Enum("InterpolationMode", "NEAREST BILINEAR BICUBIC BOX HAMMING LANCZOS")
