@@ -36,6 +36,7 @@ MAX_MEMORY_BYTES = 4 << 30  # of all of them together
 LOADING_SECONDS = 10.0  # of CPU time, to load passes if no case's deadline holds
 MIN_SECONDS = 0.01  # to receive an answer whose first bytes came just before the deadline
 POLL_SECONDS = 0.25  # between two checks of the processes' number, memory and time
+FREEZE_POLL_SECONDS = 1e-4  # between two looks whether they have stopped
 FREEZE_TIMEOUT_SECONDS = 1.0  # for all processes of a sandbox to stop. A process that waits in vfork never stops
 #: Rules whose breach is a violation. Other refusals are failures: the wrapper does something that no plan can hold.
 VIOLATIONS = frozenset({"torch-op", "regions"})
@@ -260,7 +261,7 @@ def freeze(arm: Arm) -> None:
         for pid in running:
             with contextlib.suppress(Gone):
                 processes.stop(pid)
-                processes.wait_stopped(pid, limit=FREEZE_TIMEOUT_SECONDS / 4)
+        time.sleep(FREEZE_POLL_SECONDS)
     arm.destroy()
 
 
