@@ -157,9 +157,25 @@ class ReaderProcess:
         return message.replace(f"{self._folder}/", f"{self._passes.path}/")
 
     def freeze(self) -> None:
-        """Stop all processes of the sandbox until the next order, so that they take no time from timed blocks."""
-        freeze(self.arm)
+        """Stop all processes of the sandbox until the next order, so that they take no time from timed blocks.
+
+        Two listings must show the same processes, all stopped. A single one can miss a process that forks a child and
+        ends. A sandbox that does not come to rest is ended.
+        """
         self._frozen = True
+        self.arm.signal_all(signal.SIGSTOP)
+        deadline, before = time.monotonic() + FREEZE_TIMEOUT_SECONDS, set[int]()
+        while time.monotonic() < deadline and len(before) <= MAX_PROCESSES:
+            inside = set(self.arm.everything_inside())
+            running = [pid for pid in inside if not processes.stopped(pid)]
+            if not running and inside == before:
+                return
+            before = inside
+            for pid in running:
+                with contextlib.suppress(Gone):
+                    processes.stop(pid)
+            time.sleep(FREEZE_POLL_SECONDS)
+        self.arm.destroy()
 
     def _send(self, message: dict[str, Any], phase: str) -> None:
         if self._frozen:
@@ -242,27 +258,6 @@ def _difference(first: LaunchPlan, other: LaunchPlan) -> str:
     if number is not None:
         return f"at step {number}"
     return "in the number of steps" if len(first.steps) != len(other.steps) else "in tables, kernels or results"
-
-
-def freeze(arm: Arm) -> None:
-    """Stop all processes of a reader's sandbox, so that they take no time from timed blocks.
-
-    Two listings must show the same processes, all stopped. A single one can miss a process that forks a child and
-    ends. A sandbox that does not come to rest is ended.
-    """
-    arm.signal_all(signal.SIGSTOP)
-    deadline, before = time.monotonic() + FREEZE_TIMEOUT_SECONDS, set[int]()
-    while time.monotonic() < deadline and len(before) <= MAX_PROCESSES:
-        inside = set(arm.everything_inside())
-        running = [pid for pid in inside if not processes.stopped(pid)]
-        if not running and inside == before:
-            return
-        before = inside
-        for pid in running:
-            with contextlib.suppress(Gone):
-                processes.stop(pid)
-        time.sleep(FREEZE_POLL_SECONDS)
-    arm.destroy()
 
 
 def named(file: str, folder: Path | str) -> str:

@@ -168,15 +168,15 @@ threading.Thread(target=spin, daemon=True).start()
 
 def test_what_a_pass_starts_while_it_is_read_stands_still_while_blocks_run(bench, wrapper, monkeypatch):
     from pytest_passbench.judge.measure.cpu_clock import CpuClock
-    from pytest_passbench.judge.planning import reader_process
+    from pytest_passbench.judge.planning.reader_process import ReaderProcess
 
     bench.task()
     bench.candidate({"p": wrapper("return torch.nn.functional.gelu(x) + y", SPINNING)})
-    readers, seen, freeze = [], [], reader_process.freeze
+    readers, seen, freeze = [], [], ReaderProcess.freeze
 
-    def noted(arm, *limit):
-        readers.append(arm)
-        freeze(arm, *limit)
+    def noted(reader):
+        readers.append(reader.arm)
+        freeze(reader)
 
     def watched(do):
         def watching(self, *arguments, **named):
@@ -185,7 +185,7 @@ def test_what_a_pass_starts_while_it_is_read_stands_still_while_blocks_run(bench
 
         return watching
 
-    monkeypatch.setattr(reader_process, "freeze", noted)
+    monkeypatch.setattr(ReaderProcess, "freeze", noted)
     monkeypatch.setattr(CpuClock, "fork", watched(CpuClock.fork))  # before the blocks of a pair
     monkeypatch.setattr(CpuClock, "close", watched(CpuClock.close))  # after all blocks
     records = bench.judge(policy="open")
