@@ -253,12 +253,9 @@ class Template:
             "idle": order.idle,
             "native": self.native(order.program),
         }
-        try:
-            with self.forking(parent_end):
-                self._channel.settimeout(self.arm.patience("fork", LATE))
-                send(self._channel, message, descriptors)
-        finally:
-            child_end.close()
+        with child_end, self.forking(parent_end):
+            self._channel.settimeout(self.arm.patience("fork", LATE))
+            send(self._channel, message, descriptors)
         return Fork(self, parent_end)
 
     def forked(self) -> None:
