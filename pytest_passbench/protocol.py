@@ -13,6 +13,7 @@ import json
 import os
 import socket
 import struct
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -176,12 +177,11 @@ def receive(channel: socket.socket, max_fds: int = MAX_DESCRIPTORS) -> tuple[dic
     Raises TimeoutError if the channel's time-out passes.
     """
     fds: list[int] = []
-    head = _exactly(channel, LENGTH.size, fds, max_fds)
-    (length,) = LENGTH.unpack(head)
+    (length,) = LENGTH.unpack(read_exactly(channel, LENGTH.size, fds, max_fds))
     if length > MAX_MESSAGE_BYTES:
         raise ProtocolError(f"a message of {length} bytes")
     try:
-        message = json.loads(_exactly(channel, length, fds, max_fds))
+        message = json.loads(read_exactly(channel, length, fds, max_fds))
     except ValueError as error:
         raise ProtocolError("not a message") from error
     if not isinstance(message, dict):
@@ -189,11 +189,23 @@ def receive(channel: socket.socket, max_fds: int = MAX_DESCRIPTORS) -> tuple[dic
     return message, fds
 
 
-def _exactly(channel: socket.socket, count: int, fds: list[int], max_fds: int) -> bytes:
-    parts = bytearray()
+def read_exactly(
+    channel: socket.socket, count: int, fds: list[int], max_fds: int, deadline: float | None = None
+) -> bytes:
+    """Return ``count`` bytes. They may arrive one at a time, but not after ``deadline`` (of time.monotonic).
+
+    Up to ``max_fds`` file descriptors that come with them are added to ``fds``. The kernel drops others, unopened.
+    Raises ProtocolError if the other side is gone, TimeoutError.
+    """
+    parts, room = bytearray(), socket.CMSG_SPACE(4 * max_fds) if max_fds else 0
     while len(parts) < count:
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("the message took too long")
+            channel.settimeout(left)
         try:
-            data, ancillary, _flags, _address = channel.recvmsg(count - len(parts), socket.CMSG_SPACE(4 * max_fds))
+            data, ancillary, _flags, _address = channel.recvmsg(count - len(parts), room)
         except TimeoutError:
             raise
         except OSError as error:

@@ -53,7 +53,7 @@ def explain(error: BaseException, is_user_file: Callable[[str], bool]) -> str:
     traceback leaves this package out. The text is cut off at a line's end, at :data:`MAX_CHARACTERS`.
     """
     text = "".join(traceback.format_exception_only(error)).strip()
-    stacks = [traceback.extract_tb(link.__traceback__) for link in reversed(_chain(error))]
+    stacks = [traceback.extract_tb(link.__traceback__) for link in reversed(causes(error))]
     passed = [frame for stack in stacks for frame in reversed(stack)]
     places = [f"{at.filename}:{at.lineno} in {at.name}: {at.line}" for at in passed if is_user_file(at.filename)]
     whole = traceback.TracebackException.from_exception(error)
@@ -74,7 +74,7 @@ def _leave_out_package(error: traceback.TracebackException) -> None:
         link = link.__cause__ or link.__context__
 
 
-def _chain(error: BaseException) -> list[BaseException]:
+def causes(error: BaseException) -> list[BaseException]:
     """Return an exception and the ones that caused it, the first cause last."""
     errors = [error]
     while (cause := errors[-1].__cause__) is not None and cause not in errors and len(errors) < MAX_CAUSES:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 
 import torch
 
@@ -38,25 +39,21 @@ def explained(order: Order, arm: Arm, bench: Bench, miss: WrongCall) -> str:
     values = [*miss.inputs, *miss.answer]
     specs = [TensorSpec("", tuple(value.shape), str(value.dtype).removeprefix("torch.")) for value in values]
     layout = plan_layout(specs, max_slots=1)
-    pages = Pages(layout)
     try:
-        for index, value in enumerate(values):
-            pages.put(index, 0, value)
-        template = start_template(arm, Order(ROUNDINGS, order.source, order.origin, order.device), layout, pages.fd)
-        try:
+        with ExitStack() as stack:
+            pages = stack.enter_context(closing(Pages(layout)))
+            for index, value in enumerate(values):
+                pages.put(index, 0, value)
+            variants = Order(ROUNDINGS, order.source, order.origin, order.device)
+            template = start_template(arm, variants, layout, pages.fd)
+            stack.callback(template.leave)
             template.wait()
-            runner = fork_all({EAGER: template}, ForkOrder(template.effects, 1), bench)[EAGER]
-            try:
-                runner.block(1)
-                (output,) = read_call(runner, 0)
-            finally:
-                runner.close()
-        finally:
-            template.leave()
+            forks = fork_all({EAGER: template}, ForkOrder(template.effects, 1), bench)
+            runner = stack.enter_context(closing(forks[EAGER]))
+            runner.block(1)
+            (output,) = read_call(runner, 0)
     except (ArmFailed, ArmFailure, ValueError):
         return ""  # the graph has no variants, so the record has only the worst element
-    finally:
-        pages.close()
     numbers = [] if output.value is None or output.value.dtype is not torch.int64 else output.value.tolist()
     return _in_words(order, numbers, sum(value.numel() for value in miss.answer))
 

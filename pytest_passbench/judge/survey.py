@@ -7,6 +7,7 @@ as data on the task's subgraphs, which gives their launch plans. No kernel is ru
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -240,15 +241,10 @@ def _report(
     Raises UserError for a subgraph that is too large, ArmFailure if the sandbox ``arm`` gives no answer.
     """
     check_memory(subgraph, task.path)
-    layout = plan_layout(subgraph.inputs)
-    pages = Pages(layout)
     order = Order(CANDIDATE, task.graphs[subgraph.graph], str(task.path), arm.settings.device, "direct", passes)
-    try:
-        template = start_template(arm, order, layout, pages.fd)
-        try:
-            return template.wait(planner)
-        finally:
-            template.leave()
-    finally:
-        arm.end_children()
-        pages.close()
+    with ExitStack() as stack:
+        pages = stack.enter_context(closing(Pages(plan_layout(subgraph.inputs))))
+        stack.callback(arm.end_children)
+        template = start_template(arm, order, pages.layout, pages.fd)
+        stack.callback(template.leave)
+        return template.wait(planner)

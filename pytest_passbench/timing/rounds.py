@@ -159,13 +159,12 @@ def shape(
 class Disturbance:
     """Signs that something else ran during a block of ``seconds`` seconds.
 
-    ``switches`` counts involuntary context switches of the runner (``nonvoluntary_ctxt_switches`` in
-    /proc/PID/status). ``stolen`` is the seconds that its core was taken away (``steal`` in /proc/stat, or run-queue
-    wait in /proc/PID/schedstat). ``touched`` counts pages of memory that the runner used for the first time.
+    ``throttled``: power or heat slowed a device down. ``stolen`` is the seconds that the runner or the judge waited
+    in the run queue. ``touched`` counts pages of memory that the runner used for the first time.
     """
 
     seconds: float
-    switches: int = 0
+    throttled: bool = False
     stolen: float = 0.0
     touched: int = 0
 
@@ -173,11 +172,11 @@ class Disturbance:
 def disturbed(noise: Disturbance) -> bool:
     """Return True if others disturbed a block.
 
-    The signs are a switch to another process, more than the share :data:`MAX_STOLEN` of its time stolen, or more
-    than :data:`MAX_NEW_PAGES` new pages. The cost of new pages depends on the machine. Only these counts decide,
+    The signs are a throttled device, more than the share :data:`MAX_STOLEN` of its time stolen, or more than
+    :data:`MAX_NEW_PAGES` new pages. The cost of new pages depends on the machine. Only these counts decide,
     never the measured time: that would be dropping outliers.
     """
-    return noise.switches > 0 or noise.stolen > MAX_STOLEN * noise.seconds or noise.touched > MAX_NEW_PAGES
+    return noise.throttled or noise.stolen > MAX_STOLEN * noise.seconds or noise.touched > MAX_NEW_PAGES
 
 
 def undisturbed(rounds: Sequence[T], flags: Sequence[bool]) -> list[T]:

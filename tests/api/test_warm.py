@@ -48,13 +48,13 @@ def templates(session: Session) -> set[int]:
 @pytest.mark.slow
 def test_eagers_programs_serve_the_next_run_which_draws_other_inputs(session, bench, monkeypatch):
     keys = []
-    begin = Inputs._begin
+    begin = Inputs.__init__
 
-    def noted(self, draws, key, generator):
+    def noted(self, specs, key, *generator):
         keys.append(key)
-        begin(self, draws, key, generator)
+        begin(self, specs, key, *generator)
 
-    monkeypatch.setattr(Inputs, "_begin", noted)
+    monkeypatch.setattr(Inputs, "__init__", noted)
     first = run(session, bench)
     kept = templates(session)
     assert len(kept) == 4  # eager and its float64 form, for two subgraphs

@@ -71,7 +71,7 @@ class FakeClock:
         if self.noise.step_size:
             ticks = max(1, round(seconds / self.noise.step_size))
             seconds = ticks * self.noise.step_size
-        return Block(seconds, calls, Disturbance(seconds, switches=int(burst > 0)))
+        return Block(seconds, calls, Disturbance(seconds, throttled=burst > 0))
 
     def close(self) -> None:
         """Do nothing: there are no processes."""

@@ -169,7 +169,7 @@ def test_the_error_of_a_median_is_what_medians_scatter_by(count, most):
 def test_disturbed_rounds_are_left_out_as_a_whole_unless_most_are():
     noise = rounds.Disturbance
     assert not rounds.disturbed(noise(1e-3))
-    assert rounds.disturbed(noise(1e-3, switches=1))
+    assert rounds.disturbed(noise(1e-3, throttled=True))
     assert rounds.disturbed(noise(1e-3, stolen=1e-4))
     assert rounds.disturbed(noise(1e-3, touched=512))
     assert not rounds.disturbed(noise(1e-3, touched=rounds.MAX_NEW_PAGES))

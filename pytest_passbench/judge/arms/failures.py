@@ -8,11 +8,10 @@ from __future__ import annotations
 import errno
 import signal
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.errors import UserError, causes
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms.processes import Gone
@@ -96,17 +95,17 @@ def is_fault(error: BaseException) -> bool:
     The machine's are a lack of memory, file descriptors or disk space, and an OSError that names a file outside
     /proc. A missing file of /proc is that of an ended process: its arm's failure, as a lost connection is.
     """
-    return any(map(_is_of_the_machine, _causes(error)))
+    return any(map(_is_of_the_machine, causes(error)))
 
 
 def is_loss(error: BaseException) -> bool:
     """Return True if an error, or one that caused it, is the loss of a process of the judge's own."""
-    return any(isinstance(cause, ProcessLost) for cause in _causes(error))
+    return any(isinstance(cause, ProcessLost) for cause in causes(error))
 
 
 def fault_line(error: BaseException) -> str:
     """Return an error as one line: that of the fault that caused it, if there is one."""
-    cause = next(filter(_is_of_the_machine, _causes(error)), error)
+    cause = next(filter(_is_of_the_machine, causes(error)), error)
     is_own = isinstance(cause, HarnessFault | UserError)
     return line(str(cause) if is_own else f"{type(cause).__name__}: {cause}", MAX_CHARACTERS)
 
@@ -115,13 +114,6 @@ def raise_if_fault(arm: str, failure: ArmFailure) -> None:
     """Raise HarnessFault if the process of ``arm`` failed. No candidate's code may run in it."""
     if failure.status in PROCESS_FAILED:
         raise HarnessFault(f"{arm}: {failure.message}") from failure
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__
 
 
 def _is_of_the_machine(error: BaseException) -> bool:

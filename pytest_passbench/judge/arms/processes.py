@@ -20,10 +20,6 @@ from pathlib import Path
 
 import numpy as np
 
-POLL_SECONDS = 2e-5  # a sleeping process stops within this time
-STOP_SECONDS = 60.0
-"""A process that was stopped may have to run once more to stop. Where ten others are ready for its core, that took
-more than five seconds."""
 _MAX_FILE_BYTES = 1 << 16  # read of a file of /proc
 _INNER = re.compile(r"^NSpid:.*?(\d+)$", re.M)
 _RESIDENT, _SHARE = re.compile(rb"^\d+ (\d+)"), re.compile(rb"^Pss: +(\d+) kB$", re.M)
@@ -69,7 +65,7 @@ def write_memory(pid: int, address: int, data: bytes) -> None:
 
 
 def stop(pid: int) -> None:
-    """Send SIGSTOP. :func:`wait_stopped` waits until it takes effect. Raises Gone."""
+    """Send SIGSTOP. :func:`.watch.wait_stopped` waits until it takes effect. Raises Gone."""
     _signal(pid, signal.SIGSTOP)
 
 
@@ -95,33 +91,6 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
     except ProcessLookupError as error:
         raise Gone(f"process {pid} ended") from error
-
-
-def wait_stopped(pid: int, limit: float = STOP_SECONDS) -> None:
-    """Wait until every thread of ``pid`` is stopped.
-
-    Raises Gone if the process ended or does not stop within ``limit`` seconds. Each thread stops by itself, and a
-    thread that still runs may start another. So threads are listed again until no new one appears.
-    """
-    deadline, stopped = time.monotonic() + limit, set[int]()
-    while (running := set(threads(pid))) != stopped:
-        for thread in running - stopped:
-            try:
-                _wait_stopped(f"/proc/{pid}/task/{thread}/stat", deadline, alone=len(running) == 1)
-            except Gone:
-                if thread in threads(pid):  # else it has ended since it was listed, which is no error
-                    raise
-        stopped = running
-
-
-def _wait_stopped(path: str, deadline: float, alone: bool) -> None:
-    """Wait for one thread. An ended thread counts as stopped if its process has others (not ``alone``)."""
-    while (state := _state(path)) != "T":
-        if state in "ZX" and not alone:
-            return
-        if state in "ZX" or time.monotonic() > deadline:
-            raise Gone(f"{path}: does not stop (state {state})")
-        time.sleep(POLL_SECONDS)  # the thread may need this core to stop, and the judge may have priority here
 
 
 def _state(path: str) -> str:

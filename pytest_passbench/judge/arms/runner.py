@@ -19,7 +19,7 @@ from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, ending
 from pytest_passbench.judge.arms.processes import Gone, own_pages
-from pytest_passbench.judge.arms.watch import Watch
+from pytest_passbench.judge.arms.watch import STOP_SECONDS, Watch
 from pytest_passbench.judge.arms.wire import hear, peer
 from pytest_passbench.judge.machine.process import no_longer, prefer
 from pytest_passbench.protocol import (
@@ -186,7 +186,7 @@ class Runner:
 
     def _wait_stopped(self, patience: float) -> None:
         self.watch.stop_threads()
-        self.watch.wait_stopped(min(processes.STOP_SECONDS, patience + LATE_STOP_SECONDS))
+        self.watch.wait_stopped(min(STOP_SECONDS, patience + LATE_STOP_SECONDS))
 
     def _answer(self, seconds: float) -> bytes | None:
         """Return the answer if it comes within ``seconds``."""

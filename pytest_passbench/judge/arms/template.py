@@ -20,6 +20,7 @@ from pytest_passbench.judge.arms.arm import MAX_OUTPUT_BYTES, Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, ending, last_signal
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import LATE, Runner
+from pytest_passbench.judge.arms.watch import wait_stopped
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
 from pytest_passbench.judge.scratch import sealed
 from pytest_passbench.protocol import TRACE_BYTES, ProtocolError, send
@@ -171,7 +172,7 @@ class Template:
     def _settle(self) -> None:
         """Wait until the process has stopped itself. Raises ArmFailure if it ended, or has threads left."""
         with self.arm.answering("build", self._how_it_ended):
-            processes.wait_stopped(self.pid)
+            wait_stopped(self.pid)
             threads = processes.threads(self.pid)
         if len(threads) > 1 and not self._may_have_threads:
             raise ArmFailure("integrity", "build", f"{len(threads) - 1} threads are left behind in the process")
@@ -252,19 +253,16 @@ class Template:
             "idle": order.idle,
             "native": self.native(order.program),
         }
-        try:
-            with self.forking(parent_end):
-                self._channel.settimeout(self.arm.patience("fork", LATE))
-                send(self._channel, message, descriptors)
-        finally:
-            child_end.close()
+        with child_end, self.forking(parent_end):
+            self._channel.settimeout(self.arm.patience("fork", LATE))
+            send(self._channel, message, descriptors)
         return Fork(self, parent_end)
 
     def forked(self) -> None:
         """Wait until the runner is forked and the template has stopped again. Raises ArmFailure, Gone."""
         self._channel.settimeout(self.arm.patience("fork", LATE))
         hear(self._channel, replies.FORKED, "fork")
-        processes.wait_stopped(self.pid)
+        wait_stopped(self.pid)
 
     @contextlib.contextmanager
     def forking(self, channel: socket.socket, forked: bool = False) -> Iterator[None]:
@@ -291,7 +289,7 @@ class Template:
             self._channel.settimeout(REAP_SECONDS)
             send(self._channel, {"op": "reap"})
             message = hear(self._channel, replies.ENDED, "run")
-            processes.wait_stopped(self.pid)
+            wait_stopped(self.pid)
         except (ProtocolError, TimeoutError, Gone):
             return 0
         return last_signal(message)

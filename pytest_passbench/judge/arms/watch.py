@@ -12,9 +12,14 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import NamedTuple
 
-from pytest_passbench.judge.arms.processes import POLL_SECONDS, STOP_SECONDS, Gone, threads
+from pytest_passbench.judge.arms.processes import Gone, threads
 
+STOP_SECONDS = 60.0
+"""A process that was stopped may have to run once more to stop. Where ten others are ready for its core, that took
+more than five seconds."""
+_POLL_SECONDS = 2e-5  # a sleeping process stops within this time
 _libc = ctypes.CDLL(None)
 _MAX_FILE_BYTES = 1024
 _YIELDS = 100  # of the judge's core before its first sleep, since a sleep takes longer than most stops
@@ -46,24 +51,15 @@ class _Ended(Gone):
     """A process or thread has ended."""
 
 
-class _Thread:
-    """A thread of a process, with its open files of /proc. Raises Gone if it has ended."""
+class _Thread(NamedTuple):
+    """The open files of a thread's folder in /proc: its ``stat``, and its :func:`waiting_times`."""
 
-    def __init__(self, process: int, thread: int) -> None:
-        folder = f"/proc/{process}/task/{thread}"
-        self.stat = _opened(f"{folder}/stat")
-        self._waited = waiting_times(folder)
-
-    def waited(self) -> float:
-        """Return the seconds that it has waited for a core. Raises Gone."""
-        try:
-            return waited(self._waited)
-        except (OSError, IndexError) as error:
-            raise Gone("a thread ended") from error
+    stat: int
+    waiting: int | None
 
     def close(self) -> None:
-        if self._waited is not None:
-            os.close(self._waited)
+        if self.waiting is not None:
+            os.close(self.waiting)
         os.close(self.stat)
 
 
@@ -90,7 +86,9 @@ class Watch:
                 self._threads.pop(thread).close()
             for thread in there:
                 if thread not in self._threads:
-                    self._threads[thread] = _Thread(self.pid, thread)
+                    folder = f"/proc/{self.pid}/task/{thread}"
+                    with contextlib.suppress(Gone):  # it may have ended since
+                        self._threads[thread] = _Thread(_opened(f"{folder}/stat"), waiting_times(folder))
 
     @property
     def threads(self) -> frozenset[int]:
@@ -104,10 +102,10 @@ class Watch:
             if self._first_only and number != self.pid:
                 continue
             try:
-                whole += thread.waited()
-            except Gone:
+                whole += waited(thread.waiting)
+            except (OSError, IndexError) as error:  # it has ended
                 if number == self.pid:
-                    raise
+                    raise Gone(f"process {self.pid} ended") from error
         return whole
 
     def stop_threads(self) -> None:
@@ -147,7 +145,7 @@ class Watch:
             if looks < _YIELDS:
                 os.sched_yield()  # it may have to stop on this core
             else:
-                time.sleep(POLL_SECONDS)  # a judge with real-time priority yields to no process of a lower one
+                time.sleep(_POLL_SECONDS)  # a judge with real-time priority yields to no process of a lower one
             looks += 1
         return int(fields.split(None, _THREADS + 1)[_THREADS])
 
@@ -177,6 +175,12 @@ class Watch:
         for thread in self._threads.values():
             thread.close()
         self._threads = {}
+
+
+def wait_stopped(pid: int) -> None:
+    """Wait until each thread of a process is stopped. Raises Gone as :meth:`Watch.wait_stopped` does."""
+    with contextlib.closing(Watch(pid)) as watch:
+        watch.wait_stopped()
 
 
 def _fields(stat: int, pid: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.core.schema import Schema, read, refusal
 from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.protocol import LENGTH, MAX_MESSAGE_BYTES, ProtocolError
+from pytest_passbench.protocol import LENGTH, MAX_MESSAGE_BYTES, ProtocolError, read_exactly
 
 
 def hear(channel: socket.socket, schema: Schema, phase: str) -> Any:
@@ -26,36 +26,15 @@ def hear(channel: socket.socket, schema: Schema, phase: str) -> Any:
     timeout = channel.gettimeout()
     deadline = None if timeout is None else time.monotonic() + timeout
     try:
-        (length,) = LENGTH.unpack(_exactly(channel, LENGTH.size, deadline))
+        (length,) = LENGTH.unpack(read_exactly(channel, LENGTH.size, [], 0, deadline))
         if length > MAX_MESSAGE_BYTES:
             raise refusal(f"has {length} bytes, more than {MAX_MESSAGE_BYTES}")
-        return read(schema, _exactly(channel, length, deadline), MAX_MESSAGE_BYTES)
+        return read(schema, read_exactly(channel, length, [], 0, deadline), MAX_MESSAGE_BYTES)
     except Rejected as rejected:
         message = f"sent a message that is not one of the harness's: {rejected}"
         raise ArmFailure("integrity", phase, message) from rejected
     finally:
         channel.settimeout(timeout)
-
-
-def _exactly(channel: socket.socket, count: int, deadline: float | None) -> bytes:
-    """Return ``count`` bytes. They may arrive one at a time, but not after ``deadline`` (of time.monotonic)."""
-    parts = bytearray()
-    while len(parts) < count:
-        if deadline is not None:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError("the message took too long")
-            channel.settimeout(left)
-        try:
-            data = channel.recv(count - len(parts))
-        except TimeoutError:
-            raise
-        except OSError as error:
-            raise ProtocolError(f"receiving failed: {error}") from error
-        if not data:
-            raise ProtocolError("the other side is gone")
-        parts += data
-    return bytes(parts)
 
 
 def socket_pair() -> tuple[socket.socket, socket.socket]:

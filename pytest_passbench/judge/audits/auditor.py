@@ -104,7 +104,7 @@ class Auditor:
             return
         blocks, standing = None, checker.standings.get(CANDIDATE)
         if standing is not None:
-            blocks = Blocks(template, clock, self._bench, standing)
+            blocks = Blocks(clock, self._bench, standing)
         if CANDIDATE in clock.runners:
             findings = self._about_clock(clock, template, blocks, measured)
             if [finding.rule for finding in findings if finding.severity == "violation"] == ["floor"]:

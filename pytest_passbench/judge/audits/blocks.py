@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 import torch
 
 from pytest_passbench.core.record import RAN, Finding
-from pytest_passbench.judge.arms.forks import blaming, fork_all
+from pytest_passbench.judge.arms.forks import blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.judge.arms.template import ForkOrder, Template
+from pytest_passbench.judge.arms.template import ForkOrder
 from pytest_passbench.judge.audits.findings import violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
@@ -35,12 +36,8 @@ INTEGER_SHARE = 1 / 512  # of an integer output that rounding may flip: far less
 
 @dataclass
 class Blocks:
-    """The extra blocks of a subgraph.
+    """The extra blocks of a subgraph. ``standing`` is the candidate's, from calls verified before and in them."""
 
-    ``template`` is the candidate's, and so is ``standing``, from calls verified before and in these blocks.
-    """
-
-    template: Template
     clock: CpuClock
     bench: Bench
     standing: Standing
@@ -51,14 +48,8 @@ class Blocks:
     def run(self, per_call: float) -> list[Finding]:
         """Return the findings of a pair of blocks. ``per_call`` is in seconds. Raises ArmFailed if an arm fails."""
         calls = max(1, min(self.clock.calls, MAX_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
-        with self.bench.awake.off():
-            order = ForkOrder(self.clock.program, calls, audit=True)
-            forked = fork_all({CANDIDATE: self.template}, order, self.bench)
-        try:
-            runners = {EAGER: self.clock.runners[EAGER], **forked}
-            return self._both(runners, calls)
-        finally:
-            forked[CANDIDATE].close()
+        with closing(self.clock.fork_one(CANDIDATE, ForkOrder(self.clock.program, calls, audit=True))) as runner:
+            return self._both({EAGER: self.clock.runners[EAGER], CANDIDATE: runner}, calls)
 
     def _both(self, runners: dict[str, Runner], calls: int) -> list[Finding]:
         batch = self.bench.inputs.draw(calls)

@@ -19,7 +19,7 @@ from functools import cached_property
 from statistics import median
 
 from pytest_passbench.core.record import Finding
-from pytest_passbench.judge.arms.forks import ArmFailed, fork_all
+from pytest_passbench.judge.arms.forks import ArmFailed
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.processes import Code, added_code, mapped_code
 from pytest_passbench.judge.arms.runner import Runner
@@ -236,10 +236,8 @@ class ClockFloor:
 
     def _forked(self, idle: str | None) -> Runner:
         """Return a new, warm process of the candidate's program: without its kernels if ``idle`` is set."""
-        bench, clock = self._bench, self._clock
-        with bench.awake.off():
-            order = ForkOrder(clock.program, clock.calls, rehearse=True, idle=idle)
-            runner = fork_all({CANDIDATE: self._template}, order, bench)[CANDIDATE]
+        clock = self._clock
+        runner = clock.fork_one(CANDIDATE, ForkOrder(clock.program, clock.calls, rehearse=True, idle=idle))
         try:
             for _ in range(WARM_BLOCKS):
                 clock.beside(runner, clock.calls)

@@ -124,8 +124,6 @@ class Symbol:
     name: str
     kind: int
     section: int
-    address: int
-    size: int
 
 
 @dataclass(frozen=True)
@@ -220,8 +218,8 @@ class ElfLibrary:
         first = self._at(table, 24 * count)
         result: list[Symbol] = []
         for at in range(first, first + 24 * count, 24):
-            name, info, _, section, address, size = self._unpack("<IBBHQQ", at)
-            result.append(Symbol(self._string(name), info & 15, section, address, size))
+            name, info, _, section, _, _ = self._unpack("<IBBHQQ", at)
+            result.append(Symbol(self._string(name), info & 15, section))
         return result
 
     @cached_property
@@ -272,11 +270,16 @@ def check(data: bytes) -> frozenset[str]:
         _segments(library)
         _storage(library)
         _run_at_load(library)
-        _dependencies(library)
+        printing = _dependencies(library)
         _relocations(library)
-        return frozenset(s.name for s in library.symbols if s.section and s.kind == _FUNCTION)
     except Malformed as error:
         raise kernel_refused("native-library", f"the built library can't be read: {error}") from None
+    if printing:  # last, since this is only a mistake
+        raise CompileFailed(
+            f"the kernel prints ({readable(printing[0])}): a measured process has nothing to print to;"
+            " print from the wrapper, or with --passbench-trusted"
+        )
+    return frozenset(s.name for s in library.symbols if s.section and s.kind == _FUNCTION)
 
 
 def _segments(library: ElfLibrary) -> None:
@@ -311,8 +314,11 @@ def _run_at_load(library: ElfLibrary) -> None:
             )
 
 
-def _dependencies(library: ElfLibrary) -> None:
-    """Raise Rejected or CompileFailed if the library uses libraries or functions that are not listed."""
+def _dependencies(library: ElfLibrary) -> list[str]:
+    """Raise Rejected if the library uses libraries or functions that are not listed.
+
+    If all such functions only print, return their names instead.
+    """
     for name in library.needed_libraries:
         if not _LIBRARIES.fullmatch(name):
             raise kernel_refused("native-library", f"the kernel is linked with {name}")
@@ -322,18 +328,14 @@ def _dependencies(library: ElfLibrary) -> None:
         if symbol.kind == _THREAD:
             raise kernel_refused("native-state", f"the kernel uses {symbol.name}, a thread's storage")
     refused = [s.name for s in library.symbols if not s.section and s.name and not may_call(s.name)]
-    if refused and all(map(_PRINTING.fullmatch, refused)):
-        raise CompileFailed(
-            f"the kernel prints ({readable(refused[0])}): a measured process has nothing to print to;"
-            " print from the wrapper, or with --passbench-trusted"
-        )
-    if refused:
+    if not all(map(_PRINTING.fullmatch, refused)):
         others = f" (and {', '.join(map(readable, refused[1:4]))})" if refused[1:] else ""
         raise kernel_refused(
             "native-symbol",
             f"the kernel uses {readable(refused[0])}{others}:"
             " it may call functions for arithmetic, memory and OpenMP only",
         )
+    return refused
 
 
 def _storage(library: ElfLibrary) -> None:

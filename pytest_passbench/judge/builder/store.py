@@ -9,6 +9,7 @@ import secrets
 from pathlib import Path
 
 from pytest_passbench.core.paths import user_cache
+from pytest_passbench.kernels.toolchain import is_private
 
 MAX_CACHE_BYTES = 1 << 30  # on disk
 PUTS_PER_LOOK = 16  # a look for old files among thousands takes a fifth of a compilation's time
@@ -21,10 +22,18 @@ def cache_folder() -> Path | None:
 
 
 class ContentStore:
-    """A folder of the judge's user, which builders may share. None, or another user's folder, stores nothing."""
+    """A folder of the judge's user, which builders may share. It is made if need be.
+
+    None, or a folder that cannot be made or that others can write to, stores nothing, since its files are loaded.
+    """
 
     def __init__(self, folder: Path | None) -> None:
-        self._folder, self._puts = _private(folder) if folder is not None else None, 0
+        self._folder: Path | None = None
+        self._puts = 0
+        with contextlib.suppress(OSError):
+            if folder is not None:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._folder = folder if is_private(folder) else None
 
     def get(self, key: str) -> bytes | None:
         """Return the bytes under a key; None if there are none, or if their hash is wrong."""
@@ -65,20 +74,3 @@ def _prune(folder: Path) -> None:
             return
         Path(path).unlink(missing_ok=True)
         excess -= size
-
-
-def _private(folder: Path) -> Path | None:
-    """Make ``folder`` if need be, writable by its user only, since its files are loaded.
-
-    Return None if it cannot be made, or if it is another user's.
-    """
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        state = folder.stat()
-        if state.st_uid != os.getuid():
-            return None
-        if state.st_mode & 0o077:
-            folder.chmod(0o700)
-    except OSError:
-        return None
-    return folder

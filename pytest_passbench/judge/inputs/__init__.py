@@ -34,11 +34,10 @@ class Batch:
 class Inputs:
     """The inputs of one subgraph, from a key of their own."""
 
-    def __init__(self, specs: Sequence[TensorSpec], key: bytes, generator: Generator | None = None) -> None:
-        self._begin([distribution(spec) for spec in specs], key, generator or default())
-
-    def _begin(self, draws: Sequence[Draw], key: bytes, generator: Generator) -> None:
-        self._draws, self._key, self._generator, self._blocks = tuple(draws), key, generator, 0
+    def __init__(self, specs: Sequence[TensorSpec | Draw], key: bytes, generator: Generator | None = None) -> None:
+        draws = [spec if isinstance(spec, Draw) else distribution(spec) for spec in specs]
+        generator = generator or default()
+        self._draws, self._key, self._generator, self._blocks = draws, key, generator, 0
         #: Indices of the inputs whose values may lie outside the recorded range.
         self.movable = [index for index, draw in enumerate(draws) if movable(draw)]
         direct = [None if isinstance(draw.of, Literal) else draw.drawn_as for draw in draws]
@@ -83,10 +82,8 @@ class Inputs:
 
     def beyond(self, where: Range) -> Inputs:
         """Return the inputs of the same subgraph in another range, from a key of their own."""
-        other = Inputs.__new__(Inputs)
         key = hashlib.sha256(self._key + self.draw(0).block.to_bytes(8, "little") + where.name.encode()).digest()
-        other._begin([changed(draw, where, index) for index, draw in enumerate(self._draws)], key, self._generator)
-        return other
+        return Inputs([changed(draw, where, i) for i, draw in enumerate(self._draws)], key, self._generator)
 
     def name(self, index: int) -> str:
         return self._draws[index].name

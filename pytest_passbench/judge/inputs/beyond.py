@@ -29,7 +29,6 @@ MAX_SPECIAL = 3  # inputs that get infinities, one at a time: all at once would 
 #: the least share of it that one has. So few are rarely in a sample by which a program could tell the range or mean.
 OUTLIERS, OUTLIER_DEVIATIONS, OUTLIER_MAGNITUDE, LEAST_OUTLIER = 4, 20.0, 8.0, 0.4
 FLOATS = ("float32", "float64", "float16", "bfloat16")
-_BITS = {"float64": np.uint64, "float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}
 
 
 @dataclass(frozen=True)
@@ -91,8 +90,7 @@ def movable(draw: Draw) -> bool:
 
 def other_last_bits(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
     """Return the values with the last bits of half of them flipped, by chance: the nearest other values."""
-    name = str(value.dtype).removeprefix("torch.")
-    bits = value.contiguous().flatten().view(torch.uint8).numpy().view(_BITS[name])
+    bits = value.contiguous().flatten().view(torch.uint8).numpy().view(f"u{value.element_size()}")
     flips = np.random.default_rng(rng.getrandbits(64)).integers(0, 2, bits.shape, np.uint8)
     return torch.from_numpy((bits ^ flips).view(np.uint8)).view(value.dtype).view(value.shape)
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import math
-import struct
 from collections.abc import Sequence
 from functools import cache, partial
 from itertools import pairwise
@@ -35,7 +34,6 @@ CHACHA8, AES_NI, VAES = range(3)
 NAMES = ("ChaCha8", "AES-128-CTR (AES-NI)", "AES-128-CTR (VAES)")
 _FLOATS = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
 _INTEGER, _CHOICE = 4, 5
-_BITS = {"float64": "<d", "float32": "<f", "float16": "<e"}
 _u64, _double = ctypes.c_uint64, ctypes.c_double
 _PIECE_VALUES = 1 << 18  # drawn at a time
 
@@ -116,13 +114,8 @@ def _input(index: int, draw: Draw) -> _Input:
 
 def _bits(value: float, dtype: str) -> int:
     """Return the bits of a value in a float dtype. A value that is too great for the dtype becomes infinite."""
-    if dtype == "bfloat16":
-        bits = _bits(value, "float32")
-        return bits >> 16 if not math.isfinite(value) else bits + 0x7FFF + (bits >> 16 & 1) >> 16
-    try:
-        return int.from_bytes(struct.pack(_BITS[dtype], value), "little")
-    except OverflowError:
-        return _bits(math.copysign(math.inf, value), dtype)
+    converted = torch.tensor([value], dtype=torch.float64).to(getattr(torch, dtype))
+    return int.from_bytes(converted.view(torch.uint8).numpy().tobytes(), "little")
 
 
 @cache

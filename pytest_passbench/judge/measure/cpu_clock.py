@@ -137,12 +137,16 @@ class CpuClock:
     def renew(self, arm: str) -> None:
         """Put a new, warm runner in the place of an arm's present one. Raises ArmFailed."""
         self._runners.pop(arm).close()
-        with self.phases("fork"), self._bench.awake.off():
-            order = ForkOrder(self.program, self.calls, rehearse=True)
-            self._runners |= fork_all({arm: self._templates[arm]}, order, self._bench)
+        with self.phases("fork"):
+            self._runners[arm] = self.fork_one(arm, ForkOrder(self.program, self.calls, rehearse=True))
         self._draw(self.calls)
         with self.phases("warm-up"):
             self._settle(arm)
+
+    def fork_one(self, arm: str, order: ForkOrder) -> Runner:
+        """Return one more runner of an arm. It is in no round, and the caller ends it. Raises ArmFailed."""
+        with self._bench.awake.off():
+            return fork_all({arm: self._templates[arm]}, order, self._bench)[arm]
 
     def leave_only(self, *arms: str) -> None:
         for arm in set(self._runners) - set(arms):

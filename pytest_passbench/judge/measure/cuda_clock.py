@@ -86,7 +86,7 @@ class CudaClock(CpuClock):
     def block(self, arm: str, calls: int) -> Block:
         """Run a block of a round and return its time, without the time of an empty block. Raises ArmFailed."""
         duration = super().block(arm, calls)
-        return replace(duration, noise=replace(duration.noise, switches=1)) if self._throttled else duration
+        return replace(duration, noise=replace(duration.noise, throttled=True)) if self._throttled else duration
 
     def device_us(self, arm: str) -> float | None:
         """Return the device's own microseconds for a call, as the median over pairs.

@@ -133,20 +133,8 @@ class Planner:
 
         Raises ArmFailure if there is no plan, with a finding if a rule is broken. It also raises ArmFailure if the
         plan returns another shape or a narrower dtype than the operators that it replaces, since its kernel may write
-        out of bounds. The operators that follow may undo a wider dtype, so the outputs decide.
-        """
-        planned = self.answer_or_mismatch(data, capability)
-        if self.on_answer is not None:
-            self.on_answer(str(data["name"]), planned)
-        elif planned.mismatch is not None and not planned.mismatch.wider:
-            file = self.root / f"{data['name']}.py"
-            raise ArmFailure(planned.mismatch.status, "plan", f"{file}: {planned.mismatch.message}")
-        return planned
-
-    def answer_or_mismatch(self, data: Any, capability: int | None = None) -> Answer:
-        """Return the answer to a template's request as :meth:`answer` does, even if it has a ``mismatch``.
-
-        Unless the mismatch is a wider dtype, the message has the plan of :func:`zeros`.
+        out of bounds. The operators that follow may undo a wider dtype, so the outputs decide. With
+        :attr:`on_answer` it returns an answer in place of the latter failure, with the plan of :func:`zeros`.
         """
         try:
             request = parse.request(data)
@@ -157,7 +145,13 @@ class Planner:
         if key not in self._answers:
             with self._asking(request.name):
                 self._answers[key] = self._record(request, capability)
-        return self._answers[key]
+        planned = self._answers[key]
+        if self.on_answer is not None:
+            self.on_answer(request.name, planned)
+        elif planned.mismatch is not None and not planned.mismatch.wider:
+            file = self.root / f"{request.name}.py"
+            raise ArmFailure(planned.mismatch.status, "plan", f"{file}: {planned.mismatch.message}")
+        return planned
 
     def regions(self, name: str, graph: str, here: bool = False) -> list[list[str]]:
         """Return the regions of a template's graph that a pass supports. Raises ArmFailure if it fails.

@@ -36,6 +36,7 @@ MAX_MEMORY_BYTES = 4 << 30  # of all of them together
 LOADING_SECONDS = 10.0  # of CPU time, to load passes if no case's deadline holds
 MIN_SECONDS = 0.01  # to receive an answer whose first bytes came just before the deadline
 POLL_SECONDS = 0.25  # between two checks of the processes' number, memory and time
+FREEZE_POLL_SECONDS = 1e-4  # between two looks whether they have stopped
 FREEZE_TIMEOUT_SECONDS = 1.0  # for all processes of a sandbox to stop. A process that waits in vfork never stops
 #: Rules whose breach is a violation. Other refusals are failures: the wrapper does something that no plan can hold.
 VIOLATIONS = frozenset({"torch-op", "regions"})
@@ -156,9 +157,25 @@ class ReaderProcess:
         return message.replace(f"{self._folder}/", f"{self._passes.path}/")
 
     def freeze(self) -> None:
-        """Stop all processes of the sandbox until the next order, so that they take no time from timed blocks."""
-        freeze(self.arm)
+        """Stop all processes of the sandbox until the next order, so that they take no time from timed blocks.
+
+        Two listings must show the same processes, all stopped. A single one can miss a process that forks a child and
+        ends. A sandbox that does not come to rest is ended.
+        """
         self._frozen = True
+        self.arm.signal_all(signal.SIGSTOP)
+        deadline, before = time.monotonic() + FREEZE_TIMEOUT_SECONDS, set[int]()
+        while time.monotonic() < deadline and len(before) <= MAX_PROCESSES:
+            inside = set(self.arm.everything_inside())
+            running = [pid for pid in inside if not processes.stopped(pid)]
+            if not running and inside == before:
+                return
+            before = inside
+            for pid in running:
+                with contextlib.suppress(Gone):
+                    processes.stop(pid)
+            time.sleep(FREEZE_POLL_SECONDS)
+        self.arm.destroy()
 
     def _send(self, message: dict[str, Any], phase: str) -> None:
         if self._frozen:
@@ -241,27 +258,6 @@ def _difference(first: LaunchPlan, other: LaunchPlan) -> str:
     if number is not None:
         return f"at step {number}"
     return "in the number of steps" if len(first.steps) != len(other.steps) else "in tables, kernels or results"
-
-
-def freeze(arm: Arm) -> None:
-    """Stop all processes of a reader's sandbox, so that they take no time from timed blocks.
-
-    Two listings must show the same processes, all stopped. A single one can miss a process that forks a child and
-    ends. A sandbox that does not come to rest is ended.
-    """
-    arm.signal_all(signal.SIGSTOP)
-    deadline, before = time.monotonic() + FREEZE_TIMEOUT_SECONDS, set[int]()
-    while time.monotonic() < deadline and len(before) <= MAX_PROCESSES:
-        inside = set(arm.everything_inside())
-        running = [pid for pid in inside if not processes.stopped(pid)]
-        if not running and inside == before:
-            return
-        before = inside
-        for pid in running:
-            with contextlib.suppress(Gone):
-                processes.stop(pid)
-                processes.wait_stopped(pid, limit=FREEZE_TIMEOUT_SECONDS / 4)
-    arm.destroy()
 
 
 def named(file: str, folder: Path | str) -> str:

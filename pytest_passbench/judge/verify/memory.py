@@ -146,11 +146,12 @@ def overlap(runner: Runner, layout: Layout, calls: int, shared: Collection[int] 
     first = runner.hello["pages"]
     last = min(first + layout.size, ADDRESS_END - 1)
     in_inputs = (starts >= np.uint64(first)) & (starts < np.uint64(last)) & (ends > starts)
-    if in_inputs.any():
-        in_others = _in_others_inputs(starts, in_inputs, first, layout.stride)
-        if in_others is not None:
-            return in_others
-        ends[in_inputs] = starts[in_inputs]
+    slots = (starts - np.uint64(first)) // np.uint64(layout.stride)
+    in_others = np.argwhere(in_inputs & (slots != np.arange(calls, dtype=np.uint64)[:, None]))
+    if len(in_others):
+        call, output = in_others[0].tolist()
+        return Overlap(output, (call, int(slots[call, output])), of_input=True)
+    ends[in_inputs] = starts[in_inputs]
     return _between_calls(starts, ends)
 
 
@@ -178,14 +179,6 @@ def _ranges(runner: Runner, calls: int) -> tuple[_Addresses, _Addresses]:
     starts = table[:, :, 0].copy()
     extent = spans[which.reshape(calls, width)]
     return starts, starts + np.minimum(extent, ~starts)  # without overflow
-
-
-def _in_others_inputs(starts: _Addresses, inside: npt.NDArray[np.bool_], first: int, stride: int) -> Overlap | None:
-    for call, output in np.argwhere(inside).tolist():
-        slot = (int(starts[call, output]) - first) // stride
-        if slot != call:
-            return Overlap(output, (call, slot), of_input=True)
-    return None
 
 
 def _between_calls(starts: _Addresses, ends: _Addresses) -> Overlap | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_passbench.judge.arms import processes
-from pytest_passbench.judge.arms.watch import Watch
+from pytest_passbench.judge.arms.watch import Watch, wait_stopped
 from pytest_passbench.judge.audits import evidence
 from pytest_passbench.judge.machine.process import Preference, allowed, prefer
 from pytest_passbench.judge.measure.cpu_clock import Others
@@ -39,7 +39,7 @@ def test_a_process_that_gets_no_turn_for_six_seconds_is_waited_for():
     late = "import os, signal, time; time.sleep(6); os.kill(os.getpid(), signal.SIGSTOP)"
     process = subprocess.Popen([sys.executable, "-c", late])
     try:
-        processes.wait_stopped(process.pid)
+        wait_stopped(process.pid)
         Watch(process.pid).wait_stopped()
     finally:
         process.kill()
@@ -123,7 +123,7 @@ def states(pid: int) -> set[str]:
 def test_a_process_is_stopped_when_each_of_its_threads_is(restless):
     watch = Watch(restless)
     try:
-        for wait in (watch.wait_stopped, lambda: processes.wait_stopped(restless)) * 20:
+        for wait in (watch.wait_stopped, lambda: wait_stopped(restless)) * 20:
             processes.stop(restless)
             wait()
             assert states(restless) == {"T"}
@@ -140,7 +140,7 @@ def test_what_runs_beside_a_runner_is_found_out(restless):
 
     clock = Clock()
     processes.stop(restless)
-    processes.wait_stopped(restless)
+    wait_stopped(restless)
     for _ in range(3):
         clock.others.begin({"candidate": [restless]})
         time.sleep(0.02)
@@ -168,15 +168,15 @@ threading.Thread(target=spin, daemon=True).start()
 
 def test_what_a_pass_starts_while_it_is_read_stands_still_while_blocks_run(bench, wrapper, monkeypatch):
     from pytest_passbench.judge.measure.cpu_clock import CpuClock
-    from pytest_passbench.judge.planning import reader_process
+    from pytest_passbench.judge.planning.reader_process import ReaderProcess
 
     bench.task()
     bench.candidate({"p": wrapper("return torch.nn.functional.gelu(x) + y", SPINNING)})
-    readers, seen, freeze = [], [], reader_process.freeze
+    readers, seen, freeze = [], [], ReaderProcess.freeze
 
-    def noted(arm, *limit):
-        readers.append(arm)
-        freeze(arm, *limit)
+    def noted(reader):
+        readers.append(reader.arm)
+        freeze(reader)
 
     def watched(do):
         def watching(self, *arguments, **named):
@@ -185,7 +185,7 @@ def test_what_a_pass_starts_while_it_is_read_stands_still_while_blocks_run(bench
 
         return watching
 
-    monkeypatch.setattr(reader_process, "freeze", noted)
+    monkeypatch.setattr(ReaderProcess, "freeze", noted)
     monkeypatch.setattr(CpuClock, "fork", watched(CpuClock.fork))  # before the blocks of a pair
     monkeypatch.setattr(CpuClock, "close", watched(CpuClock.close))  # after all blocks
     records = bench.judge(policy="open")

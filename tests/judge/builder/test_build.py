@@ -424,6 +424,16 @@ def test_segments(weak: Builder, kind: int, fields: dict[str, int], says: str) -
         check.check(_with_segment(weak.library(SCALE).data, kind, fields))
 
 
+def test_a_library_that_prints_and_runs_code_at_load_is_accused() -> None:
+    source = kernel('printf("%f", x[0]);', "#include <cstdio>")
+    data = bytearray(compile.run(source, toolchain.options((), openmp=False), ["f"], WEAK))
+    library = check.ElfLibrary(bytes(data))
+    address = next(value for tag, value in library.dynamic if tag == check.JMPREL)
+    struct.pack_into("<I", data, library._at(address, 24) + 8, 37)  # the kind R_X86_64_IRELATIVE, an ifunc
+    with pytest.raises(Rejected, match="a relocation that no kernel has"):
+        check.check(bytes(data))
+
+
 # ---- candidates
 
 

@@ -15,6 +15,7 @@ import torch
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.judge.inputs import Batch, Inputs
+from pytest_passbench.judge.inputs.distribution import Draw, Integers
 from pytest_passbench.judge.inputs.generator import (
     AES_NI,
     CHACHA8,
@@ -132,10 +133,11 @@ def test_chacha_is_that_of_the_rfc():
 
 @needs_compiler
 def test_a_stream_is_the_cipher_of_counter_and_nonce():
-    nonce = 0x0102030405060708
+    nonce, (block, call, index) = 0x0102030405060708, (0x01020304, 0x0506, 0x0708)
+    draws = [*[None] * index, Draw("x", (256,), "uint64", Integers(0, 1 << 64))]  # the stream's own words
     for one in NATIVE:
         out = ctypes.create_string_buffer(2048)
-        one.library.passbench_stream(one.cipher, KEY, ctypes.c_uint64(nonce), out, ctypes.c_uint64(2))
+        one.writer(KEY, draws).single(block, call, index, ctypes.addressof(out))
         if one.cipher == CHACHA8:
             blocks = [
                 np.frombuffer(b"".join(chacha(8, KEY, (first, 0, nonce & 0xFFFFFFFF, nonce >> 32))), "<u4")

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from pytest_passbench.judge.arms import processes
+from pytest_passbench.judge.arms.watch import wait_stopped
 from pytest_passbench.judge.machine.cores import Awake, Cores, exclusive
 
 
@@ -64,10 +65,10 @@ def test_a_core_is_kept_awake_by_what_gives_way_to_everything_and_ends_with_us()
         before = processes.cpu_seconds(processes.cpu_clock(pid))
         assert works_beyond(pid, before)
         with awake.off():  # ordinary processes must not wait for its time slice
-            processes.wait_stopped(pid)
+            wait_stopped(pid)
             still = processes.cpu_seconds(processes.cpu_clock(pid))
         assert works_beyond(pid, still)
-    processes.wait_stopped(pid)
+    wait_stopped(pid)
     with awake.on():
         assert set(processes.descendants(os.getpid())) - others == {pid}  # the same again
     awake.close()

@@ -104,16 +104,6 @@ void write_block(const uint8_t* bytes, const Table& table, uint64_t block, const
     }
 }
 
-template <class Stream>
-void raw(const uint8_t* bytes, uint64_t nonce, uint8_t* out, uint64_t steps) {
-  Stream stream(typename Stream::Key(bytes), nonce, 0);
-  Words words[Stream::VECTORS];
-  for (uint64_t i = 0; i < steps; i++, out += sizeof(words)) {
-    stream.next(words);
-    std::memcpy(out, words, sizeof(words));
-  }
-}
-
 }  // namespace
 
 extern "C" {
@@ -140,17 +130,6 @@ void passbench_write(int32_t cipher, const uint8_t* key, const Table* table, uin
   if (cipher == AES_NI) return write_block<AesNi>(key, *table, block, inputs, count, out, stride, first, calls);
 #endif
   write_block<ChaCha<8>>(key, *table, block, inputs, count, out, stride, first, calls);
-}
-
-// For tests: writes the first `kilobytes` KiB of a stream.
-void passbench_stream(int32_t cipher, const uint8_t* key, uint64_t nonce, uint8_t* out, uint64_t kilobytes) {
-#if HAS_VAES
-  if (cipher == VAES) return raw<Vaes>(key, nonce, out, 2 * kilobytes);
-#endif
-#if defined(__AES__)
-  if (cipher == AES_NI) return raw<AesNi>(key, nonce, out, 8 * kilobytes);
-#endif
-  raw<ChaCha<8>>(key, nonce, out, kilobytes);
 }
 
 // For tests: encrypts eight blocks in place by AES-128. Both implementations must give the same.
