@@ -7,7 +7,10 @@ If a node is lost, other judges get the tasks of its judges. Machines may join a
 from __future__ import annotations
 
 import json
+import logging
+import os
 import platform
+import socket
 import tarfile
 import time
 from collections import Counter, deque
@@ -25,12 +28,16 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.harness import harness_hash
 from pytest_passbench.core.progress import ProgressLines
-from pytest_passbench.core.ray_cluster import INSTALL, connect
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.judge.scratch import Scratch
 
+INSTALL = "pip install 'pytest-passbench[ray]'"
+OF_LOST_NODES = "Raylet is terminated|has been marked dead"
+"""The log lines that Ray must not print: 45 lines about each node that is lost. Ray reads this pattern from an
+environment variable when it is imported. The code that awaits the node's answer reports the loss in one line."""
+REACH_SECONDS = 10.0  # for a cluster's head to answer
 MAX_LOSSES = 3  # judges lost with one task until the task counts as the cause; also judges lost at one place's start
 LOOK_SECONDS = 5.0  # between two looks for machines that have joined
 NODES_TIMEOUT_SECONDS = 120.0  # to wait for a machine with room for a judge
@@ -155,8 +162,8 @@ class Cluster:
     """
 
     def __init__(self, settings: Settings, thorough: bool, address: str | None = None) -> None:
-        self._connection = connect(address, f"ray, {address}" if address else "ray")
-        self._ray, self._settings, self._thorough = self._connection.ray, settings, thorough
+        self._ray, self._joined = connected(address)
+        self._settings, self._thorough = settings, thorough
         self._progress = ProgressLines("ray")
         self._judges: list[_JudgeActor] = []
         self._looked = 0.0
@@ -265,7 +272,38 @@ class Cluster:
     def close(self) -> None:
         """End all judges, and leave the cluster if this process has joined it for them."""
         self._stop()
-        self._connection.close()
+        if self._joined:
+            self._ray.shutdown()
+
+
+def connected(address: str | None) -> tuple[Any, bool]:
+    """Return the module ``ray``, connected to a cluster, and True if this process was not connected before.
+
+    ``address`` is as in :class:`Cluster`. Raises UserError if Ray is missing or no cluster answers.
+    """
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", OF_LOST_NODES)
+    where = f"ray, {address}" if address else "ray"
+    try:
+        import ray
+    except ImportError:
+        raise UserError("Ray is not installed", where=where, remedy=INSTALL) from None
+    if ray.is_initialized():
+        return ray, False
+    try:
+        _reach(address or os.environ.get("RAY_ADDRESS", ""))
+        dashboard = False if address is None else None
+        ray.init(address=address, log_to_driver=False, include_dashboard=dashboard, logging_level=logging.ERROR)
+    except (OSError, ValueError, RuntimeError) as error:
+        remedy = "start one with `ray start --head`, or leave the address out"
+        raise UserError(f"no Ray cluster answers: {line(str(error))}", where=where, remedy=remedy) from None
+    return ray, True
+
+
+def _reach(address: str) -> None:
+    """Raise OSError if nothing listens at an address with a port. Ray would try for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACH_SECONDS).close()
 
 
 def _pack(call: EvaluatorCall) -> list[Packed]:
