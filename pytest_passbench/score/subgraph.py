@@ -43,7 +43,7 @@ TOP: dict[Interpretation, int] = {"default": 4, "mismatch_extended": 5}
 
 
 SPEEDUPS = (1e-12, 1e12)
-"""Bounds of a speedup; any other number in a file is an error in the file."""
+"""Bounds of a speedup, as in the schema of results files; any other number in a file is an error in the file."""
 
 
 @dataclass(frozen=True)
@@ -139,15 +139,10 @@ def _whole_numbers(values: Any, name: str, where: str) -> tuple[int, ...]:
     return tuple(values)
 
 
-def possible(speedup: float) -> bool:
-    """Return True if a program can be that much faster than another: False for NaN, infinities, 0 and below."""
-    low, high = SPEEDUPS
-    return low <= speedup <= high
-
-
 def _speedup(value: Any, where: str) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not possible(value):
+    least, most = SPEEDUPS
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
         raise UserError(f"speedup {abbreviated(value)}: not a possible one", where=where, remedy="null: not measured")
     return float(value)
