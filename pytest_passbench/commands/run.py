@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.api import evaluator
-from pytest_passbench.api.arguments import load, with_ids
+from pytest_passbench.api.arguments import begin_run
 from pytest_passbench.api.backend import Backend, take
 from pytest_passbench.core.errors import HARNESS_FAILED, UserError
 from pytest_passbench.core.escape import printable
@@ -24,15 +24,7 @@ from pytest_passbench.core.task import Task
 from pytest_passbench.report import gates, terminal
 from pytest_passbench.report.report import report_of
 from pytest_passbench.run.journal import Journal, is_whole, remove
-from pytest_passbench.run.ledger import (
-    Ledger,
-    fresh_folder,
-    open_candidates,
-    open_reference,
-    run_seed,
-    writable,
-    write,
-)
+from pytest_passbench.run.ledger import Ledger, fresh_folder, writable, write
 
 FAILED, INTERRUPTED = 1, 2
 """Exit codes, which are pytest's."""
@@ -65,17 +57,13 @@ def run(args: argparse.Namespace) -> int:
     settings = _settings(args)
     if args.ray is not None and settings.against is not None:
         raise UserError("a reference is not sent to a cluster", where="--against", remedy="leave one of the two out")
-    candidates, reference = open_candidates(settings.candidates), open_reference(settings)
-    settings = with_ids(settings)
-    ledger = Ledger(settings, candidates, run_seed(settings.seed), reference)
-    tasks = list(load(settings))
-    ledger.select(tasks)
+    ledger, tasks = begin_run(settings)
     writable(settings.report_dir)
     name = "local" if args.ray is None else "ray"
-    with closing(evaluator.make_backend(name, settings, True, args.ray or None)) as backend:
+    with closing(evaluator.make_backend(name, ledger.settings, True, args.ray or None)) as backend:
         folder = fresh_folder(settings.report_dir, ledger.started, [item.name for item in ledger.candidates])
         fault = _judge(backend, ledger, tasks, folder)
-    code = _conclude(ledger, folder, settings)
+    code = _conclude(ledger, folder)
     if fault is not None:
         raise fault
     return code
@@ -121,7 +109,7 @@ def _settings(args: argparse.Namespace) -> Settings:
     return Settings(candidates=tuple(path.resolve() for path in args.candidates), **arguments)
 
 
-def _conclude(ledger: Ledger, folder: Path, settings: Settings) -> int:
+def _conclude(ledger: Ledger, folder: Path) -> int:
     result = ledger.run()
     report = report_of(result)
     write(report, folder)
@@ -130,7 +118,7 @@ def _conclude(ledger: Ledger, folder: Path, settings: Settings) -> int:
     print(terminal.summary(report, terminal.columns()))
     print("\n" + "\n".join(f"results: {printable(str(folder / name))}" for name in WRITTEN))
     print(f"seed: {ledger.seed.hex()}")
-    verdicts = gates.check(result, settings.fail_under)
+    verdicts = gates.check(result, ledger.settings.fail_under)
     for verdict in verdicts:
         print(verdict.line)
     return exit_code(result, [verdict.passed for verdict in verdicts])

@@ -275,8 +275,8 @@ def _share(records: Sequence[Record]) -> float | None:
 
 def findings(tasks: Sequence[TaskRow]) -> list[list[tuple[Finding, Record, TaskRow]]]:
     """Return findings with their subgraphs and tasks, violations first. Equal ones of a candidate are in one list."""
-    made = [(finding, record, task) for task in tasks for record in task.records for finding in record.findings]
-    alike = grouped(made, lambda item: (repr(item[0]), item[2].candidate)).values()
+    places = [(finding, record, task) for task in tasks for record in task.records for finding in record.findings]
+    alike = grouped(places, lambda item: (repr(item[0]), item[2].candidate)).values()
     return sorted(alike, key=lambda group: group[0][0].severity != "violation")
 
 
