@@ -19,7 +19,6 @@ from pytest_passbench.api.arguments import entries
 from pytest_passbench.api.evaluator import Evaluator
 from pytest_passbench.api.explanation import render
 from pytest_passbench.api.outcome import Outcome
-from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.task import Task
@@ -40,8 +39,11 @@ class Judging:
     waiting_seconds: float
 
 
-class TurnLost(UserError):
-    """The error that a caller gets no turn, because nobody awaits the result, or the queue is closed."""
+class TurnLost(Exception):
+    """The error that a caller gets no turn, because nobody awaits the result, or the queue is closed.
+
+    It is not the user's, nor a model's: no tool reports it as a mistake.
+    """
 
 
 class Turns:
@@ -114,14 +116,14 @@ class SharedJudge:
         return len(self._turns)
 
     def judge(self, files: Mapping[str, str], task: str | Path, is_awaited: IsAwaited) -> Judging:
-        """Judge an answer on a task. Raises UserError if the machine could not, or if nobody awaits it any more."""
+        """Judge an answer on a task. Raises UserError if the machine could not, and TurnLost."""
         with self._turns.turn(is_awaited) as waited:
             begun = time.monotonic()
             outcome = self._evaluator.evaluate(files, task, on_record=self._check_open)
             return Judging(outcome, time.monotonic() - begun, waited)
 
     def explain(self, files: Mapping[str, str], task: Task, is_awaited: IsAwaited) -> str:
-        """Return what ``passbench explain`` says of an answer and a task. Raises UserError, as :meth:`judge`."""
+        """Return what ``passbench explain`` says of an answer and a task. Raises as :meth:`judge` does."""
         with self._turns.turn(is_awaited), entries([files]) as (entry,):
             if entry.candidate is None:
                 return printable(entry.mistake, LINES)
@@ -129,7 +131,7 @@ class SharedJudge:
             return printable("\n".join(render(task, report)).strip(), LINES)
 
     def first_pass(self, task: Task, is_awaited: IsAwaited) -> Draft:
-        """Return the pass that ``passbench new`` writes. Raises UserError if there are no kernels for the task."""
+        """Return what ``passbench new`` writes. Raises TurnLost, and UserError if a task gets no kernels."""
         with self._turns.turn(is_awaited):
             return draft(task)
 
