@@ -18,9 +18,9 @@ from collections.abc import Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytest_passbench.api.backend import EvaluatorCall, JudgeWorker, Report
+from pytest_passbench.api.backend import EvaluatorCall, Report, report_on_machine, start_judge
 from pytest_passbench.candidate import files
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.device import is_cuda
@@ -32,6 +32,10 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.judge.scratch import Scratch
+from pytest_passbench.run.judging import judge_all
+
+if TYPE_CHECKING:
+    from pytest_passbench.judge.session import Session
 
 INSTALL = "pip install 'pytest-passbench[ray]'"
 OF_LOST_NODES = "Raylet is terminated|has been marked dead"
@@ -54,11 +58,11 @@ class Packed:
 
 
 class Remote:
-    """The actor: an engine on some machine of the cluster. ``index`` tells apart the judges of one machine."""
+    """The actor: a judge on some machine of the cluster. ``index`` tells apart those of one machine."""
 
     def __init__(self, settings: Settings, thorough: bool, index: int) -> None:
         self._arguments = settings, thorough, index
-        self._engine: JudgeWorker | None = None
+        self._judge: Session | None = None
         self._call, self._candidates, self._homes = b"", list[Candidate](), dict[str, str]()
         self._scratch: Scratch | None = None
 
@@ -68,20 +72,22 @@ class Remote:
             what, remedy = "has another version of pytest-passbench", "install the same one"
             return UserError(what, where=platform.node(), remedy=remedy)
         try:
-            self._engine = JudgeWorker(*self._arguments)
+            self._judge = start_judge(*self._arguments)
         except UserError as error:
             return error
         return None
 
     def judge(self, seed: bytes, expected: int, packed: list[Packed], task: Task) -> list[Report] | UserError:
         """Return the reports on a task. A new ``seed`` begins a new call."""
-        assert self._engine is not None
+        judge = self._judge
+        assert judge is not None
         try:
             if seed != self._call:
-                self._engine.begin(seed, expected)
+                judge.begin(seed)
+                judge.expected = expected
                 self._call, self._candidates = seed, self._unpacked(packed)
-            records = [self._at_home(record) for record in self._engine.judge(task, self._candidates)]
-            return [*records, self._engine.machine(f"{platform.node()}/{self._arguments[2]}")]
+            records = map(self._at_home, judge_all(judge, [task], self._candidates, judge.settings))
+            return [*records, report_on_machine(judge, f"{platform.node()}/{self._arguments[2]}")]
         except UserError as error:
             return error
 
