@@ -6,20 +6,18 @@ import argparse
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from pytest_passbench.api import evaluator
 from pytest_passbench.api.arguments import begin_run
 from pytest_passbench.api.backend import Backend, take
 from pytest_passbench.core.errors import HARNESS_FAILED, UserError
 from pytest_passbench.core.escape import printable
-from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option
+from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option, as_settings
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.core.record import Key, Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.seed import commitment
-from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.report import gates, terminal
 from pytest_passbench.report.report import report_of
@@ -54,7 +52,8 @@ def _options() -> list[Option]:
 
 def run(args: argparse.Namespace) -> int:
     """Judge, write the results, print the summary, and return the exit code."""
-    settings = _settings(args)
+    values = {option.key: getattr(args, option.key) for option in _options()}
+    settings = as_settings({**values, "candidates": args.candidates})
     if args.ray is not None and settings.against is not None:
         raise UserError("a reference is not sent to a cluster", where="--against", remedy="leave one of the two out")
     ledger, tasks = begin_run(settings)
@@ -95,18 +94,6 @@ def _judge(backend: Backend, ledger: Ledger, tasks: Sequence[Task], folder: Path
         progress.clear()
         journal.close()
     return None
-
-
-def _settings(args: argparse.Namespace) -> Settings:
-    values = {option.key: getattr(args, option.key) for option in _options()}
-    arguments: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in values.items() if value is not None
-    }
-    arguments["fail_under"] = tuple(gate for group in arguments.get("fail_under", ()) for gate in group)
-    if "against" in arguments:
-        arguments["against"] = arguments["against"].resolve()
-    arguments.setdefault("suite", "all" if arguments.get("tasks") else "lite")
-    return Settings(candidates=tuple(path.resolve() for path in args.candidates), **arguments)
 
 
 def _conclude(ledger: Ledger, folder: Path) -> int:
