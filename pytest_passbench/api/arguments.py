@@ -19,7 +19,7 @@ from pytest_passbench.candidate.layout import MANIFEST, Candidate
 from pytest_passbench.candidate.syntax import read_fault
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
-from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option
+from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option, as_settings
 from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.core.settings import SUITES, Settings
 from pytest_passbench.core.task import Task
@@ -66,8 +66,8 @@ def _no_task() -> UserError:
     return UserError("no task is named", where="tasks", remedy=f"a task's id or file, or one of {SUITES}")
 
 
-def settings(values: dict[str, Any], where: str, refused: Iterable[str] = ()) -> Settings:
-    """Return the settings with these names.
+def settings(values: dict[str, Any], where: str, refused: Iterable[str] = (), **places: Iterable[Path]) -> Settings:
+    """Return the settings with these names, and with ``places`` by field: candidates and tasks.
 
     Raises UserError for an unknown one, one that is ``refused``, or a value that the command line would refuse.
     ``where`` begins its message.
@@ -77,7 +77,8 @@ def settings(values: dict[str, Any], where: str, refused: Iterable[str] = ()) ->
     for name in values:
         if name not in names:
             raise UserError(f"unknown setting {name!r}", where=where, remedy=f"one of {sorted(names)}")
-    return Settings(**{name: _checked(options.get(name), value, where) for name, value in values.items()})
+    checked = {name: _checked(options.get(name), value, where) for name, value in values.items()}
+    return as_settings({**checked, **places})
 
 
 def _checked(option: Option | None, value: Any, where: str) -> Any:

@@ -45,11 +45,7 @@ def evaluate(
 
     Raises UserError for a folder without passes, a file that is not a task, or a setting that is wrong.
     """
-    settings.setdefault("suite", "lite" if tasks is None else "all")
-    folders = tuple(path.resolve() for path in paths(candidate))
-    run_settings = settings_of(settings, "evaluate")
-    against = None if run_settings.against is None else Path(run_settings.against).resolve()
-    run_settings = replace(run_settings, candidates=folders, against=against, tasks=task_paths(tasks))
+    run_settings = settings_of(settings, "evaluate", candidates=paths(candidate), tasks=task_paths(tasks))
     check_run(run_settings)
     ledger, loaded = begin_run(run_settings)
     with closing(judge(ledger.settings, ledger.seed)) as judging:
