@@ -36,33 +36,27 @@ class Check:
     remedy: str = ""
 
 
-@dataclass(frozen=True)
-class CommandOutput:
-    """The result of a command: its exit code, and the text that it printed on both streams."""
-
-    code: int
-    text: str
-
-
-def run_command(*command: str) -> CommandOutput | None:
+def run_command(*command: str) -> subprocess.CompletedProcess[str] | None:
     """Run a command for at most :data:`TIMEOUT_SECONDS`. Return None if it is not installed.
 
-    If it cannot be run or takes longer, the exit code is -1 and the text is the error.
+    ``stdout`` has both streams. If the command cannot be run or takes longer, ``returncode`` is -1 and ``stdout`` is
+    the error.
     """
     if shutil.which(command[0]) is None:
         return None
     try:
-        done = subprocess.run(
+        return subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
             timeout=TIMEOUT_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return CommandOutput(-1, str(error))
-    return CommandOutput(done.returncode, (done.stdout + done.stderr).strip())
+        return subprocess.CompletedProcess(command, -1, str(error))
 
 
 @dataclass(frozen=True)
@@ -70,7 +64,7 @@ class MachineProbe:
     """The source of what the checks read. ``pause`` waits between two samples of counters; it returns its seconds."""
 
     root: Path = Path("/")
-    command: Callable[..., CommandOutput | None] = run_command
+    command: Callable[..., subprocess.CompletedProcess[str] | None] = run_command
     pause: Callable[[], float] = field(default=lambda: _pause(0.2))
 
     def read(self, path: str) -> str | None:
@@ -307,10 +301,10 @@ def gpu(machine: MachineProbe) -> Check | None:
     listed = machine.command("nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader")
     if listed is None:
         return None
-    if listed.code != 0:
-        message = (listed.text.splitlines() or ["no message"])[0]
+    if listed.returncode != 0:
+        message = (listed.stdout.strip().splitlines() or ["no message"])[0]
         return Check("GPU", "problem", f"nvidia-smi fails: {message}", "check the driver and the container")
-    lines = [line.strip() for line in listed.text.splitlines() if line.strip()[:1].isdigit()]
+    lines = [line.strip() for line in listed.stdout.splitlines() if line.strip()[:1].isdigit()]
     others = [line for line in lines if line.partition(",")[0].strip() != str(os.getpid())]
     if others:
         text = "; ".join(others[:5])
@@ -326,9 +320,9 @@ def bubblewrap(machine: MachineProbe) -> Check:
         return Check("bubblewrap", "problem", "not installed", remedy)
     options = ("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--die-with-parent")
     tried = machine.command("bwrap", *options, "--ro-bind", "/", "/", "true")
-    if tried is not None and tried.code == 0:
-        return Check("bubblewrap", "ok", version.text or "works")
-    message = (tried.text.splitlines() or ["no message"])[-1] if tried is not None else "not installed"
+    if tried is not None and tried.returncode == 0:
+        return Check("bubblewrap", "ok", version.stdout.strip() or "works")
+    message = (tried.stdout.strip().splitlines() or ["no message"])[-1] if tried is not None else "not installed"
     remedy = "allow user namespaces; in a container: --security-opt seccomp=unconfined or a looser profile"
     return Check("bubblewrap", "problem", f"does not start: {message}", remedy)
 

@@ -20,6 +20,7 @@ from pytest_passbench import evaluate
 from pytest_passbench.core import record, run
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.run import results_check
+from pytest_passbench.score.subgraph import SPEEDUPS
 from shared import bad_inputs, good_inputs, limited_commands
 from shared.bad_case import Case
 
@@ -87,3 +88,5 @@ def test_the_published_schema_has_every_field(name, kind):
     assert set(published["$defs"][name]["properties"]) == {field.name for field in fields(kind)} | derived
     assert published["properties"]["schema"]["const"] == run.SCHEMA
     assert set(published["$defs"]["arm"]["properties"]["status"]["enum"]) == set(record.STATUSES)
+    ratio = published["$defs"]["speed"]["properties"]["ratio"]
+    assert (ratio["minimum"], ratio["maximum"]) == SPEEDUPS

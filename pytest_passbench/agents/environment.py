@@ -16,7 +16,7 @@ from typing import Any
 
 from pytest_passbench.agents.answer_files import AnswerFiles
 from pytest_passbench.agents.prompt import prompt
-from pytest_passbench.agents.shared_judge import Judging, SharedJudge, TurnLost, process_judge
+from pytest_passbench.agents.shared_judge import Judging, SharedJudge, process_judge
 from pytest_passbench.api.outcome import Outcome
 from pytest_passbench.api.staged import StagedReward
 from pytest_passbench.candidate.layout import MANIFEST
@@ -203,8 +203,6 @@ class PassEnvironment:
             if self._task is None:
                 raise UserError("there is no task yet", remedy="reset the environment first")
             text = action(self._task)
-        except TurnLost:
-            raise
         except UserError as error:
             text = printable(f"error: {error}", LINES)
         return text if not cut or len(text) <= MAX_OBSERVATION else f"{text[:MAX_OBSERVATION]}\n[...]"
@@ -223,8 +221,6 @@ class PassEnvironment:
         try:
             judging = self._judging(files, task)
             reward = judging.outcome.reward(shape="staged")
-        except TurnLost:
-            raise
         except UserError as error:
             self.unjudged += 1
             raise UserError(f"not judged, through no fault of yours: {error}") from error

@@ -9,8 +9,8 @@ time, and the time of waiting for its turn is no working time of a sample.
 from __future__ import annotations
 
 import functools
-import math
 import re
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -142,9 +142,7 @@ def geometric_mean() -> Metric:
 
     def compute(scores: list[SampleScore]) -> float:
         values = [item.score.as_float() for item in scores]
-        if not values or min(values) <= 0:
-            return 0.0
-        return math.exp(math.fsum(map(math.log, values)) / len(values))
+        return statistics.geometric_mean(values) if min(values, default=0.0) > 0 else 0.0
 
     return compute
 

@@ -23,7 +23,7 @@ from pydantic import Field
 
 from pytest_passbench.agents.environment import MAX_ATTEMPTS, TOOLS, PassEnvironment, call_tool
 from pytest_passbench.agents.service import IDLE_SECONDS, MAX_SESSIONS, attempt_summary
-from pytest_passbench.agents.shared_judge import SharedJudge
+from pytest_passbench.agents.shared_judge import SharedJudge, TurnLost
 from pytest_passbench.api.arguments import TaskShelf
 from pytest_passbench.api.evaluator import Evaluator
 from pytest_passbench.core.checks import whole
@@ -86,7 +86,7 @@ class PassEpisodes(Environment[ToolCall, ToolResult, EpisodeState]):
         """Call a tool. An episode is done when it has had its last attempt."""
         try:
             text = call_tool(self._environment, action.tool, action.arguments)
-        except UserError as error:
+        except (UserError, TurnLost) as error:
             text = f"error: {error}"
         attempts = self._environment.attempts
         self._state.step_count += 1

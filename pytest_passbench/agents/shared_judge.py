@@ -19,7 +19,6 @@ from pytest_passbench.api.arguments import entries
 from pytest_passbench.api.evaluator import Evaluator
 from pytest_passbench.api.explanation import render
 from pytest_passbench.api.outcome import Outcome
-from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.task import Task
@@ -40,24 +39,37 @@ class Judging:
     waiting_seconds: float
 
 
-class TurnLost(UserError):
-    """The error that a caller gets no turn, because nobody awaits the result, or the queue is closed."""
+class TurnLost(Exception):
+    """The error that a caller gets no turn, because nobody awaits the result, or the queue is closed.
+
+    It is not the user's, nor a model's: no tool reports it as a mistake.
+    """
 
 
-class Turns:
-    """A queue of callers in threads. Once it is closed, nobody gets a turn."""
+class SharedJudge:
+    """A warm evaluator, with a queue of callers in front. Once it is ``closed``, nobody gets a turn.
 
-    def __init__(self) -> None:
+    It closes the evaluator that it was given when it is closed itself.
+    """
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator, self.closed = evaluator, False
         self._changed = threading.Condition()
         self._tickets: deque[object] = deque()
-        self.closed = False
 
-    def __len__(self) -> int:
-        """Return the number of callers: the one whose turn it is, and those that wait."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    @property
+    def callers(self) -> int:
+        """The number of callers: the one whose turn it is, and those that wait."""
         return len(self._tickets)
 
     @contextmanager
-    def turn(self, is_awaited: IsAwaited) -> Iterator[float]:
+    def _turn(self, is_awaited: IsAwaited) -> Iterator[float]:
         """Wait for a turn, which lasts as long as the context; its value is the seconds of waiting.
 
         ``is_awaited`` is asked whether anybody still waits for the result. Raises TurnLost.
@@ -76,70 +88,42 @@ class Turns:
     def _wait(self, ticket: object, is_awaited: IsAwaited) -> None:
         with self._changed:
             while True:
-                if self.closed:
-                    raise TurnLost("the judge is closed")
+                self._check_open()
                 if not is_awaited():
                     raise TurnLost("the caller has gone")
                 if self._tickets[0] is ticket:
                     return
                 self._changed.wait(POLL_SECONDS)
 
-    def close(self) -> None:
-        """Close the queue: all waiting callers get TurnLost."""
-        with self._changed:
-            self.closed = True
-            self._changed.notify_all()
-
-
-class SharedJudge:
-    """A warm evaluator, with a queue in front. It closes the evaluator that it was given when it is closed itself."""
-
-    def __init__(self, evaluator: Evaluator) -> None:
-        self._evaluator, self._turns = evaluator, Turns()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
-
-    @property
-    def closed(self) -> bool:
-        """True if the judge serves no more callers."""
-        return self._turns.closed
-
-    @property
-    def callers(self) -> int:
-        """The number of callers that are served or wait."""
-        return len(self._turns)
+    def _check_open(self, _record: Record | None = None) -> None:
+        if self.closed:
+            raise TurnLost("the judge is closed")
 
     def judge(self, files: Mapping[str, str], task: str | Path, is_awaited: IsAwaited) -> Judging:
-        """Judge an answer on a task. Raises UserError if the machine could not, or if nobody awaits it any more."""
-        with self._turns.turn(is_awaited) as waited:
+        """Judge an answer on a task. Raises UserError if the machine could not, and TurnLost."""
+        with self._turn(is_awaited) as waited:
             begun = time.monotonic()
             outcome = self._evaluator.evaluate(files, task, on_record=self._check_open)
             return Judging(outcome, time.monotonic() - begun, waited)
 
     def explain(self, files: Mapping[str, str], task: Task, is_awaited: IsAwaited) -> str:
-        """Return what ``passbench explain`` says of an answer and a task. Raises UserError, as :meth:`judge`."""
-        with self._turns.turn(is_awaited), entries([files]) as (entry,):
+        """Return what ``passbench explain`` says of an answer and a task. Raises as :meth:`judge` does."""
+        with self._turn(is_awaited), entries([files]) as (entry,):
             if entry.candidate is None:
                 return printable(entry.mistake, LINES)
             report = survey(entry.candidate.path, self._evaluator.settings.policy, task)
             return printable("\n".join(render(task, report)).strip(), LINES)
 
     def first_pass(self, task: Task, is_awaited: IsAwaited) -> Draft:
-        """Return the pass that ``passbench new`` writes. Raises UserError if there are no kernels for the task."""
-        with self._turns.turn(is_awaited):
+        """Return what ``passbench new`` writes. Raises TurnLost, and UserError if a task gets no kernels."""
+        with self._turn(is_awaited):
             return draft(task)
-
-    def _check_open(self, _record: Record) -> None:
-        if self._turns.closed:
-            raise TurnLost("the judge is closed")
 
     def close(self) -> None:
         """End the judge's processes. Waiting callers get TurnLost, and a running one stops at its next subgraph."""
-        self._turns.close()
+        with self._changed:
+            self.closed = True
+            self._changed.notify_all()
         self._evaluator.close()
 
 

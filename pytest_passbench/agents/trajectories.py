@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise, takewhile
@@ -15,6 +14,7 @@ from typing import Any
 from pytest_passbench.agents.answer_files import answer_text, question
 from pytest_passbench.agents.inspect_results import attempts_of, tokens_of
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.grouping import grouped
 
 Row = dict[str, Any]
 
@@ -152,10 +152,8 @@ def distinct(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
 
 def best_of(count: int, trajectories: Iterable[Trajectory]) -> list[Trajectory]:
     """Return the ``count`` trajectories of each task with the highest rewards."""
-    by_task = defaultdict[str, list[Trajectory]](list)
-    for item in trajectories:
-        by_task[item.task].append(item)
-    return [item for group in by_task.values() for item in sorted(group, key=_reward, reverse=True)[:count]]
+    groups = grouped(trajectories, lambda item: item.task).values()
+    return [item for group in groups for item in sorted(group, key=_reward, reverse=True)[:count]]
 
 
 def _reward(trajectory: Trajectory) -> float:
@@ -193,10 +191,8 @@ def single_rows(trajectories: Sequence[Trajectory]) -> Iterator[Row]:
 
 def dpo_rows(trajectories: Sequence[Trajectory]) -> Iterator[Row]:
     """Yield a prompt with a better and a worse answer: neighbours among a task's attempts, by their rewards."""
-    by_task = defaultdict[str, list[tuple[Row, Trajectory]]](list)
-    for item in trajectories:
-        by_task[item.task] += [(attempt, item) for attempt in item.attempts]
-    for pairs in by_task.values():
+    answers = [(attempt, item) for item in trajectories for attempt in item.attempts]
+    for pairs in grouped(answers, lambda pair: pair[1].task).values():
         ranked = sorted(pairs, key=lambda pair: float(pair[0]["reward"]), reverse=True)
         for (better, item), (worse, _) in pairwise(ranked):
             if better["reward"] > worse["reward"]:

@@ -19,11 +19,11 @@ from pytest_passbench.candidate.layout import MANIFEST, Candidate
 from pytest_passbench.candidate.syntax import read_fault
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
-from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option
+from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option, as_settings
 from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.core.settings import SUITES, Settings
 from pytest_passbench.core.task import Task
-from pytest_passbench.run.ledger import open_candidates
+from pytest_passbench.run.ledger import Ledger, open_candidates, open_reference, run_seed
 from pytest_passbench.suite import find
 from pytest_passbench.suite.find import TaskRef, edition_of
 from pytest_passbench.suite.taskfile import task_hash
@@ -66,8 +66,8 @@ def _no_task() -> UserError:
     return UserError("no task is named", where="tasks", remedy=f"a task's id or file, or one of {SUITES}")
 
 
-def settings(values: dict[str, Any], where: str, refused: Iterable[str] = ()) -> Settings:
-    """Return the settings with these names.
+def settings(values: dict[str, Any], where: str, refused: Iterable[str] = (), **places: Iterable[Path]) -> Settings:
+    """Return the settings with these names, and with ``places`` by field: candidates and tasks.
 
     Raises UserError for an unknown one, one that is ``refused``, or a value that the command line would refuse.
     ``where`` begins its message.
@@ -77,7 +77,8 @@ def settings(values: dict[str, Any], where: str, refused: Iterable[str] = ()) ->
     for name in values:
         if name not in names:
             raise UserError(f"unknown setting {name!r}", where=where, remedy=f"one of {sorted(names)}")
-    return Settings(**{name: _checked(options.get(name), value, where) for name, value in values.items()})
+    checked = {name: _checked(options.get(name), value, where) for name, value in values.items()}
+    return as_settings({**checked, **places})
 
 
 def _checked(option: Option | None, value: Any, where: str) -> Any:
@@ -90,7 +91,19 @@ def _checked(option: Option | None, value: Any, where: str) -> Any:
         raise UserError(str(error), where=f"{where}, {option.key}") from None
 
 
-def with_ids(requested: Settings) -> Settings:
+def begin_run(requested: Settings) -> tuple[Ledger, list[Task]]:
+    """Return the ledger of a run that is to be made with these settings, and the run's tasks.
+
+    Raises UserError for a folder that is no candidate, and if there are no tasks, or one that cannot be read.
+    """
+    candidates, reference = open_candidates(requested.candidates), open_reference(requested)
+    named = _with_ids(requested)
+    ledger, tasks = Ledger(named, candidates, run_seed(named.seed), reference), _tasks(named)
+    ledger.select(tasks)
+    return ledger, tasks
+
+
+def _with_ids(requested: Settings) -> Settings:
     """Return the settings with paths alone as ``tasks``: names of installed tasks become ``task_ids``.
 
     If ``tasks`` has paths too, or other settings choose among them, a name becomes its task's file. Raises UserError
@@ -105,13 +118,12 @@ def with_ids(requested: Settings) -> Settings:
     return replace(requested, tasks=tuple(path for group in files for path in group))
 
 
-def load(requested: Settings) -> Iterator[Task]:
-    """Yield the tasks of a run's settings. Raises UserError if there are none, or if one cannot be read."""
+def _tasks(requested: Settings) -> list[Task]:
+    """Return the tasks of a run's settings."""
     bases = requested.tasks or (find.installed_tasks(),)
     refs = find.distinct([ref for base in bases for ref in find.at(base)])
     named = find.named(refs, requested.task_ids) if requested.task_ids else find.select(refs, requested.suite)
-    for ref in named:
-        yield ref.load()
+    return [ref.load() for ref in named]
 
 
 @dataclass
@@ -148,11 +160,6 @@ class TaskShelf:
         if ref.path not in self._read:
             self._read[ref.path] = ref.load()
         return self._read[ref.path]
-
-
-def of_tasks(run_settings: Settings, tasks: Iterable[Task]) -> Settings:
-    """Return the settings of a run on these tasks, for its results."""
-    return replace(run_settings, suite="all", task_ids=tuple(task.id for task in tasks))
 
 
 @dataclass(frozen=True)

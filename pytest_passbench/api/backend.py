@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
@@ -83,32 +83,20 @@ class Backend(Protocol):
         """End all processes, and wait for that."""
 
 
-class JudgeWorker:
-    """A judge that serves one call after the other, in the process that owns its sandboxes."""
+def start_judge(settings: Settings, thorough: bool, worker: int = 0) -> Session:
+    """Return a judge for one call after the other, in the process that is to own its sandboxes.
 
-    def __init__(self, settings: Settings, thorough: bool, worker: int = 0) -> None:
-        """Start the sandboxes in the background. Raises UserError if this machine can't judge."""
-        self._settings = settings
-        self._judge = cast("Session", make_judge(settings, b"", worker))  # the other judge is that of trusted runs
-        self._judge.repeats = thorough
-        self._judge.start()
+    They start in the background. Raises UserError if this machine can't judge.
+    """
+    judge = cast("Session", make_judge(settings, b"", worker))  # the other judge is that of trusted runs
+    judge.repeats = thorough
+    judge.start()
+    return judge
 
-    def begin(self, seed: bytes, expected: int) -> None:
-        """Begin a call of ``expected`` subgraphs with its own secret."""
-        self._judge.begin(seed)
-        self._judge.expected = expected
 
-    def judge(self, task: Task, candidates: Sequence[Candidate]) -> Iterator[Record]:
-        """Yield the records of a task, for all candidates."""
-        yield from judge_all(self._judge, [task], candidates, self._settings)
-
-    def machine(self, worker: str = "") -> MachineReport:
-        """Return the report on this machine."""
-        return MachineReport(worker, self._judge.environment(), self._judge.noise())
-
-    def close(self) -> None:
-        """End the sandboxes."""
-        self._judge.close()
+def report_on_machine(judge: Session, worker: str = "") -> MachineReport:
+    """Return the report of a judge on its machine."""
+    return MachineReport(worker, judge.environment(), judge.noise())
 
 
 def take(
@@ -241,23 +229,24 @@ def main() -> None:
 def _serve_calls(channel: Connection) -> None:
     settings, thorough = channel.recv()
     try:
-        engine = JudgeWorker(settings, thorough)
+        judge = start_judge(settings, thorough)
     except UserError as error:
         channel.send(error)
         return
-    with contextlib.closing(engine):
+    with judge:
         channel.send(DONE)
         while True:
-            _serve(channel, engine, channel.recv())
+            _serve(channel, judge, channel.recv())
 
 
-def _serve(channel: Connection, engine: JudgeWorker, call: EvaluatorCall) -> None:
+def _serve(channel: Connection, judge: Session, call: EvaluatorCall) -> None:
     try:
-        engine.begin(call.seed, call.subgraphs)
+        judge.begin(call.seed)
+        judge.expected = call.subgraphs
         for task in call.tasks:
-            for report in engine.judge(task, call.candidates):
-                channel.send(report)
-            channel.send(engine.machine())
+            for record in judge_all(judge, [task], call.candidates, judge.settings):
+                channel.send(record)
+            channel.send(report_on_machine(judge))
     except UserError as error:
         channel.send(error)
     else:

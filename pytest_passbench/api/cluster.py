@@ -7,7 +7,10 @@ If a node is lost, other judges get the tasks of its judges. Machines may join a
 from __future__ import annotations
 
 import json
+import logging
+import os
 import platform
+import socket
 import tarfile
 import time
 from collections import Counter, deque
@@ -15,9 +18,9 @@ from collections.abc import Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytest_passbench.api.backend import EvaluatorCall, JudgeWorker, Report
+from pytest_passbench.api.backend import EvaluatorCall, Report, report_on_machine, start_judge
 from pytest_passbench.candidate import files
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.device import is_cuda
@@ -25,12 +28,20 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.harness import harness_hash
 from pytest_passbench.core.progress import ProgressLines
-from pytest_passbench.core.ray_cluster import INSTALL, connect
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.judge.scratch import Scratch
+from pytest_passbench.run.judging import judge_all
 
+if TYPE_CHECKING:
+    from pytest_passbench.judge.session import Session
+
+INSTALL = "pip install 'pytest-passbench[ray]'"
+OF_LOST_NODES = "Raylet is terminated|has been marked dead"
+"""The log lines that Ray must not print: 45 lines about each node that is lost. Ray reads this pattern from an
+environment variable when it is imported. The code that awaits the node's answer reports the loss in one line."""
+REACH_SECONDS = 10.0  # for a cluster's head to answer
 MAX_LOSSES = 3  # judges lost with one task until the task counts as the cause; also judges lost at one place's start
 LOOK_SECONDS = 5.0  # between two looks for machines that have joined
 NODES_TIMEOUT_SECONDS = 120.0  # to wait for a machine with room for a judge
@@ -47,11 +58,11 @@ class Packed:
 
 
 class Remote:
-    """The actor: an engine on some machine of the cluster. ``index`` tells apart the judges of one machine."""
+    """The actor: a judge on some machine of the cluster. ``index`` tells apart those of one machine."""
 
     def __init__(self, settings: Settings, thorough: bool, index: int) -> None:
         self._arguments = settings, thorough, index
-        self._engine: JudgeWorker | None = None
+        self._judge: Session | None = None
         self._call, self._candidates, self._homes = b"", list[Candidate](), dict[str, str]()
         self._scratch: Scratch | None = None
 
@@ -61,20 +72,22 @@ class Remote:
             what, remedy = "has another version of pytest-passbench", "install the same one"
             return UserError(what, where=platform.node(), remedy=remedy)
         try:
-            self._engine = JudgeWorker(*self._arguments)
+            self._judge = start_judge(*self._arguments)
         except UserError as error:
             return error
         return None
 
     def judge(self, seed: bytes, expected: int, packed: list[Packed], task: Task) -> list[Report] | UserError:
         """Return the reports on a task. A new ``seed`` begins a new call."""
-        assert self._engine is not None
+        judge = self._judge
+        assert judge is not None
         try:
             if seed != self._call:
-                self._engine.begin(seed, expected)
+                judge.begin(seed)
+                judge.expected = expected
                 self._call, self._candidates = seed, self._unpacked(packed)
-            records = [self._at_home(record) for record in self._engine.judge(task, self._candidates)]
-            return [*records, self._engine.machine(f"{platform.node()}/{self._arguments[2]}")]
+            records = map(self._at_home, judge_all(judge, [task], self._candidates, judge.settings))
+            return [*records, report_on_machine(judge, f"{platform.node()}/{self._arguments[2]}")]
         except UserError as error:
             return error
 
@@ -155,8 +168,8 @@ class Cluster:
     """
 
     def __init__(self, settings: Settings, thorough: bool, address: str | None = None) -> None:
-        self._connection = connect(address, f"ray, {address}" if address else "ray")
-        self._ray, self._settings, self._thorough = self._connection.ray, settings, thorough
+        self._ray, self._joined = connected(address)
+        self._settings, self._thorough = settings, thorough
         self._progress = ProgressLines("ray")
         self._judges: list[_JudgeActor] = []
         self._looked = 0.0
@@ -265,7 +278,38 @@ class Cluster:
     def close(self) -> None:
         """End all judges, and leave the cluster if this process has joined it for them."""
         self._stop()
-        self._connection.close()
+        if self._joined:
+            self._ray.shutdown()
+
+
+def connected(address: str | None) -> tuple[Any, bool]:
+    """Return the module ``ray``, connected to a cluster, and True if this process was not connected before.
+
+    ``address`` is as in :class:`Cluster`. Raises UserError if Ray is missing or no cluster answers.
+    """
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", OF_LOST_NODES)
+    where = f"ray, {address}" if address else "ray"
+    try:
+        import ray
+    except ImportError:
+        raise UserError("Ray is not installed", where=where, remedy=INSTALL) from None
+    if ray.is_initialized():
+        return ray, False
+    try:
+        _reach(address or os.environ.get("RAY_ADDRESS", ""))
+        dashboard = False if address is None else None
+        ray.init(address=address, log_to_driver=False, include_dashboard=dashboard, logging_level=logging.ERROR)
+    except (OSError, ValueError, RuntimeError) as error:
+        remedy = "start one with `ray start --head`, or leave the address out"
+        raise UserError(f"no Ray cluster answers: {line(str(error))}", where=where, remedy=remedy) from None
+    return ray, True
+
+
+def _reach(address: str) -> None:
+    """Raise OSError if nothing listens at an address with a port. Ray would try for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACH_SECONDS).close()
 
 
 def _pack(call: EvaluatorCall) -> list[Packed]:

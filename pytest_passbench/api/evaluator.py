@@ -11,18 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from pytest_passbench.api.arguments import (
-    Answer,
-    Entry,
-    Paths,
-    TaskShelf,
-    entries,
-    load,
-    of_tasks,
-    paths,
-    task_paths,
-    with_ids,
-)
+from pytest_passbench.api.arguments import Answer, Entry, Paths, TaskShelf, begin_run, entries, paths, task_paths
 from pytest_passbench.api.arguments import settings as settings_of
 from pytest_passbench.api.backend import Backend, Local, take
 from pytest_passbench.api.outcome import Outcome
@@ -31,7 +20,7 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.run.judging import Judge, judge_all, make_judge
-from pytest_passbench.run.ledger import Ledger, check_run, open_candidates, open_reference, run_seed
+from pytest_passbench.run.ledger import Ledger, check_run, run_seed
 
 OnRecord = Callable[[Record], None]
 
@@ -56,18 +45,10 @@ def evaluate(
 
     Raises UserError for a folder without passes, a file that is not a task, or a setting that is wrong.
     """
-    settings.setdefault("suite", "lite" if tasks is None else "all")
-    folders = tuple(path.resolve() for path in paths(candidate))
-    run_settings = settings_of(settings, "evaluate")
-    against = None if run_settings.against is None else Path(run_settings.against).resolve()
-    run_settings = replace(run_settings, candidates=folders, against=against, tasks=task_paths(tasks))
+    run_settings = settings_of(settings, "evaluate", candidates=paths(candidate), tasks=task_paths(tasks))
     check_run(run_settings)
-    candidates, reference = open_candidates(run_settings.candidates), open_reference(run_settings)
-    run_settings = with_ids(run_settings)
-    ledger = Ledger(run_settings, candidates, run_seed(run_settings.seed), reference)
-    loaded = list(load(run_settings))
-    ledger.select(loaded)
-    with closing(judge(run_settings, ledger.seed)) as judging:
+    ledger, loaded = begin_run(run_settings)
+    with closing(judge(ledger.settings, ledger.seed)) as judging:
         ledger.environment = judging.environment()
         try:
             _judge_into(ledger, judging, loaded, on_record)
@@ -165,7 +146,8 @@ class Evaluator:
 
     def _judged(self, opened: Sequence[Entry], tasks: Sequence[Task], on_record: OnRecord | None) -> list[Outcome]:
         candidates = [entry.candidate for entry in opened if entry.candidate is not None]
-        run_settings = replace(of_tasks(self.settings, tasks), candidates=tuple(item.path for item in candidates))
+        ids, folders = tuple(task.id for task in tasks), tuple(candidate.path for candidate in candidates)
+        run_settings = replace(self.settings, suite="all", task_ids=ids, candidates=folders)
         ledger = Ledger(run_settings, candidates, run_seed(None))
         ledger.select(tasks)
         if candidates:

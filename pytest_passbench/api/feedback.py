@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from pytest_passbench.core import misses
 from pytest_passbench.core.escape import LINES, line, printable
 from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.record import DISQUALIFIED, RAN, Finding, PassReport, Record, Speed
+from pytest_passbench.core.record import DISQUALIFIED, RAN, Finding, Record, Speed
 from pytest_passbench.report.failure_text import OF_SUBGRAPH, standing
 
 LIMIT = 4000
@@ -132,14 +133,11 @@ def _wrong(record: Record) -> str:
 
 def _worst(group: Sequence[Record]) -> Iterator[str]:
     """Yield the worst element of the first subgraph of each dtype."""
-    keys: set[str] = set()
-    for record in group:
-        if record.dtype not in keys and record.arm.worst:
-            keys.add(record.dtype)
-            nearer = "; nearer to float64 than eager is" if record.nearer else ""
-            yield f"  worst element ({line(record.dtype, 20)}): {line(record.arm.worst, 300)}{nearer}"
-            if record.arm.rounding:
-                yield f"  {line(record.arm.rounding, 500)}"
+    for record, *_ in grouped((record for record in group if record.arm.worst), attrgetter("dtype")).values():
+        nearer = "; nearer to float64 than eager is" if record.nearer else ""
+        yield f"  worst element ({line(record.dtype, 20)}): {line(record.arm.worst, 300)}{nearer}"
+        if record.arm.rounding:
+            yield f"  {line(record.arm.rounding, 500)}"
 
 
 def _further_sizes(right: Sequence[Record]) -> str:
@@ -161,23 +159,17 @@ def _further_sizes(right: Sequence[Record]) -> str:
 
 def _matches(judged: Iterable[Record]) -> str:
     """Return which passes matched where, and the nearest miss of those that matched nowhere."""
-    count: dict[str, int] = {}
-    operators: dict[str, list[str]] = {}
-    missed: dict[str, PassReport] = {}
-    for record in judged:
-        for report in record.passes:
-            if report.matches:
-                count[report.name] = count.get(report.name, 0) + 1
-                operators.setdefault(report.name, report.operators)
-            elif report.nearness >= missed.get(report.name, report).nearness:
-                missed[report.name] = report
+    reports = [report for record in judged for report in record.passes]
+    matched = grouped((report for report in reports if report.matches), attrgetter("name"))
+    missed = grouped((report for report in reports if report.name not in matched), attrgetter("name"))
     rows = [
-        f"Pass {line(name, 80)} matched {counted(number, 'subgraph')}: {line(', '.join(operators[name]), 200)}."
-        for name, number in list(count.items())[:MAX_PASSES]
+        f"Pass {line(name, 80)} matched {counted(len(group), 'subgraph')}: "
+        f"{line(', '.join(group[0].operators), 200)}."
+        for name, group in list(matched.items())[:MAX_PASSES]
     ]
-    if len(count) > MAX_PASSES:
-        rows.append(f"{len(count) - MAX_PASSES} more passes matched.")
-    nowhere = [report for name, report in missed.items() if name not in count]
+    if len(matched) > MAX_PASSES:
+        rows.append(f"{len(matched) - MAX_PASSES} more passes matched.")
+    nowhere = [max(reversed(group), key=attrgetter("nearness")) for group in missed.values()]
     near = misses.lines(nowhere)[:MAX_CAUSES]
     if near:
         rows.append("Passes that matched nowhere, the nearest to a match first:")

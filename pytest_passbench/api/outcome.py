@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self, overload
 
 from pytest_passbench.api import feedback
-from pytest_passbench.api.staged import StagedReward, attainment
+from pytest_passbench.api.staged import StagedReward, staged_reward
 from pytest_passbench.core.criterion import CRITERIA, Criterion
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
@@ -96,10 +96,8 @@ class Outcome(Run):
         unshaped = self._as_reward(candidate, criterion)
         if shape == "as":
             return unshaped
-        records = self.of(self._named(candidate))
-        offset = float(self.noise.get("offset", 0.0))
-        attained = attainment(records, self._counts(self._named(candidate)), unshaped.criterion, offset)
-        return StagedReward(attained, float(unshaped))
+        name, offset = self._named(candidate), float(self.noise.get("offset", 0.0))
+        return staged_reward(self.of(name), self._counts(name), unshaped.criterion, offset, float(unshaped))
 
     def _as_reward(self, candidate: str | None, criterion: Criterion | None) -> Reward:
         name, effective_criterion = self._named(candidate), self.criterion if criterion is None else criterion

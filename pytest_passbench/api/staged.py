@@ -7,7 +7,6 @@ and quick one, which misleads a learner. In the staged reward, each stage lies a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from math import ceil, floor, inf, log2
 from typing import Any, Self
@@ -58,45 +57,33 @@ _STATUSES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Attainment:
-    """The attainment of a candidate: the stage of each subgraph, and its speed-up if all are right.
-
-    ``stages`` leave out subgraphs that no answer gets right, since the machine or eager failed. ``speed`` is the
-    geometric mean of the speed-ups with its 95 % interval; None unless every subgraph is right and one is measured.
-    """
-
-    stages: tuple[Stage, ...]
-    speed: Interval | None = None
-
-    def reward(self, speed: float | None = None) -> float:
-        """Return the reward by the interval of the speed-up, or by ``speed`` alone if it is given."""
-        if Stage.INTEGRITY in self.stages:
-            return 0.0
-        best = max(self.stages)
-        share = sum(stage == best for stage in self.stages) / len(self.stages)
-        if best < Stage.RIGHT or share < 1:
-            least, most = BANDS[best]
-            return least + (most - least) * share
-        if speed is not None:
-            return _of_speed(log2(speed) if 0 < speed < inf else -CLIP if speed <= 0 else CLIP)
-        return _of_speed(0.0 if self.speed is None else stepped(self.speed))
-
-    @property
-    def name(self) -> str:
-        """The stage in words: that of the best subgraph, unless a rule was broken; "right" only if all are right."""
-        if Stage.INTEGRITY in self.stages:
-            return "integrity"
-        best = max(self.stages)
-        if best == Stage.RIGHT and min(self.stages) < best:
-            return "partly right"
-        if best < Stage.RIGHT:
-            return best.name.lower().replace("_", " ")
-        return "right and fast" if self.reward() > ALL_RIGHT else "right"
-
-
-def _of_speed(log: float) -> float:
+def _reward(stages: Sequence[Stage], log: float) -> float:
+    """Return the reward of subgraphs at these stages. ``log`` (log2 of the speed-up) counts if all are right."""
+    if Stage.INTEGRITY in stages:
+        return 0.0
+    best = max(stages)
+    share = sum(stage == best for stage in stages) / len(stages)
+    if best < Stage.RIGHT or share < 1:
+        least, most = BANDS[best]
+        return least + (most - least) * share
     return ALL_RIGHT + WEIGHT * min(CLIP, max(-CLIP, log))
+
+
+def _log(speed: float) -> float:
+    """Return log2 of an end of an interval. One that is 0 or infinite counts as the most that does."""
+    return log2(speed) if 0 < speed < inf else -CLIP if speed <= 0 else CLIP
+
+
+def _in_words(stages: Sequence[Stage], reward: float) -> str:
+    """Return the best subgraph's stage, unless a rule was broken; "right" only if all are right."""
+    if Stage.INTEGRITY in stages:
+        return "integrity"
+    best = max(stages)
+    if best == Stage.RIGHT and min(stages) < best:
+        return "partly right"
+    if best < Stage.RIGHT:
+        return best.name.lower().replace("_", " ")
+    return "right and fast" if reward > ALL_RIGHT else "right"
 
 
 def stepped(speed: Interval) -> float:
@@ -112,11 +99,14 @@ def stepped(speed: Interval) -> float:
     return step * floor(low / step + 1e-9)
 
 
-def attainment(records: Sequence[Record], expected: int, criterion: Criterion, offset: float) -> Attainment:
-    """Return what a candidate has attained in its records.
+def staged_reward(
+    records: Sequence[Record], expected: int, criterion: Criterion, offset: float, unshaped: float
+) -> StagedReward:
+    """Return the staged reward of a candidate's records.
 
-    ``expected`` subgraphs were to be judged: those without a record count as not matched. ``offset`` is an error
-    (log) that all speed-ups on this machine may share. Raises UserError if nothing could be judged.
+    ``expected`` subgraphs were to be judged: those without a record count as not matched. Those that no answer gets
+    right are left out, since the machine or eager failed. ``offset`` is an error (log) that all speed-ups on this
+    machine may share, ``unshaped`` the candidate's AS. Raises UserError if nothing could be judged.
     """
     able = [record for record in records if record.judged and record.arm.status != "eager_fail"]
     stages = [_stage(record, criterion) for record in able]
@@ -125,9 +115,9 @@ def attainment(records: Sequence[Record], expected: int, criterion: Criterion, o
         reason = next((record.arm.message for record in records), "there is no task")
         raise UserError(f"nothing could be judged: {reason}", remedy="`passbench doctor` says what may be wrong")
     if min(stages) < Stage.RIGHT or not any(record.arm.speed for record in able):
-        return Attainment(tuple(stages))
+        return StagedReward(stages, None, unshaped)
     speeds = [record.arm.speed or Interval(1.0, 1.0, 1.0) for record in able]
-    return Attainment(tuple(stages), combined(speeds, offset))
+    return StagedReward(stages, combined(speeds, offset), unshaped)
 
 
 def _stage(record: Record, criterion: Criterion) -> Stage:
@@ -153,18 +143,18 @@ class StagedReward(float):
     speed: Interval | None
     AS: float
 
-    def __new__(cls, attained: Attainment, unshaped: float) -> Self:
-        reward = super().__new__(cls, attained.reward())
-        ends = (attained.speed.low, attained.speed.high) if attained.speed else (None, None)
-        reward.low, reward.high = map(attained.reward, ends)
-        reward.stage, reward.speed, reward.AS = attained.name, attained.speed, unshaped
-        reward._attained = attained
+    def __new__(cls, stages: Sequence[Stage], speed: Interval | None, unshaped: float) -> Self:
+        reward = super().__new__(cls, _reward(stages, 0.0 if speed is None else stepped(speed)))
+        ends = (0.0, 0.0) if speed is None else (_log(speed.low), _log(speed.high))
+        reward.low, reward.high = (_reward(stages, end) for end in ends)
+        reward.stage, reward.speed, reward.AS = _in_words(stages, reward), speed, unshaped
+        reward._stages = stages
         return reward
 
-    _attained: Attainment
+    _stages: Sequence[Stage]
 
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return self._attained, self.AS
+        return self._stages, self.speed, self.AS
 
     def __repr__(self) -> str:
         return f"StagedReward({float(self):.4g}, {self.stage!r}, AS={float(self.AS):.4g})"

@@ -16,9 +16,8 @@ from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.core.run import Run, plain
 from pytest_passbench.core.settings import BASELINES, INDUCTOR, SUITES
 from pytest_passbench.report import terminal
-from pytest_passbench.report.drawing import as_file
-from pytest_passbench.report.pdf import as_pdf
-from pytest_passbench.report.profile import CompilerProfile, page, profile, scatter, sentences, tables
+from pytest_passbench.report.pdf import save
+from pytest_passbench.report.profile import page, profile, scatter, sentences, tables
 from pytest_passbench.run import results_file
 
 HELP = """\
@@ -65,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
         parts = [terminal.show(table, width, spare=()) for table in tables(view)]
         print("\n\n".join([*parts, "\n".join(sentences(view))]))
     if args.picture is not None:
-        _write_picture(view, args.picture)
+        with writing(args.picture, "name another file"):
+            save(scatter(view), args.picture, PIXELS, INCHES)
     if args.page is not None:
         write_text(args.page, page(view, stored))
     return 0
@@ -100,13 +100,3 @@ def _judged(args: argparse.Namespace) -> Run:
 def _check_name(path: Path | None, endings: Sequence[str]) -> None:
     if path is not None and path.suffix not in endings:
         raise UserError(f"the name must end in {' or '.join(endings)}", where=path)
-
-
-def _write_picture(view: CompilerProfile, path: Path) -> None:
-    """Write the chart of all subgraphs. Raises UserError if the file cannot be written."""
-    drawing = scatter(view)
-    with writing(path, "name another file"):
-        if path.suffix == ".pdf":
-            path.write_bytes(as_pdf(drawing, PIXELS, INCHES))
-        else:
-            path.write_text(as_file(drawing, PIXELS, INCHES), encoding="utf-8")

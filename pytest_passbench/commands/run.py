@@ -6,33 +6,23 @@ import argparse
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from pytest_passbench.api import evaluator
-from pytest_passbench.api.arguments import load, with_ids
+from pytest_passbench.api.arguments import begin_run
 from pytest_passbench.api.backend import Backend, take
 from pytest_passbench.core.errors import HARNESS_FAILED, UserError
 from pytest_passbench.core.escape import printable
-from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option
+from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option, as_settings
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.core.record import Key, Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.seed import commitment
-from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.report import gates, terminal
 from pytest_passbench.report.report import report_of
 from pytest_passbench.run.journal import Journal, is_whole, remove
-from pytest_passbench.run.ledger import (
-    Ledger,
-    fresh_folder,
-    open_candidates,
-    open_reference,
-    run_seed,
-    writable,
-    write,
-)
+from pytest_passbench.run.ledger import Ledger, fresh_folder, writable, write
 
 FAILED, INTERRUPTED = 1, 2
 """Exit codes, which are pytest's."""
@@ -62,20 +52,17 @@ def _options() -> list[Option]:
 
 def run(args: argparse.Namespace) -> int:
     """Judge, write the results, print the summary, and return the exit code."""
-    settings = _settings(args)
+    values = {option.key: getattr(args, option.key) for option in _options()}
+    settings = as_settings({**values, "candidates": args.candidates})
     if args.ray is not None and settings.against is not None:
         raise UserError("a reference is not sent to a cluster", where="--against", remedy="leave one of the two out")
-    candidates, reference = open_candidates(settings.candidates), open_reference(settings)
-    settings = with_ids(settings)
-    ledger = Ledger(settings, candidates, run_seed(settings.seed), reference)
-    tasks = list(load(settings))
-    ledger.select(tasks)
+    ledger, tasks = begin_run(settings)
     writable(settings.report_dir)
     name = "local" if args.ray is None else "ray"
-    with closing(evaluator.make_backend(name, settings, True, args.ray or None)) as backend:
+    with closing(evaluator.make_backend(name, ledger.settings, True, args.ray or None)) as backend:
         folder = fresh_folder(settings.report_dir, ledger.started, [item.name for item in ledger.candidates])
         fault = _judge(backend, ledger, tasks, folder)
-    code = _conclude(ledger, folder, settings)
+    code = _conclude(ledger, folder)
     if fault is not None:
         raise fault
     return code
@@ -109,19 +96,7 @@ def _judge(backend: Backend, ledger: Ledger, tasks: Sequence[Task], folder: Path
     return None
 
 
-def _settings(args: argparse.Namespace) -> Settings:
-    values = {option.key: getattr(args, option.key) for option in _options()}
-    arguments: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in values.items() if value is not None
-    }
-    arguments["fail_under"] = tuple(gate for group in arguments.get("fail_under", ()) for gate in group)
-    if "against" in arguments:
-        arguments["against"] = arguments["against"].resolve()
-    arguments.setdefault("suite", "all" if arguments.get("tasks") else "lite")
-    return Settings(candidates=tuple(path.resolve() for path in args.candidates), **arguments)
-
-
-def _conclude(ledger: Ledger, folder: Path, settings: Settings) -> int:
+def _conclude(ledger: Ledger, folder: Path) -> int:
     result = ledger.run()
     report = report_of(result)
     write(report, folder)
@@ -130,7 +105,7 @@ def _conclude(ledger: Ledger, folder: Path, settings: Settings) -> int:
     print(terminal.summary(report, terminal.columns()))
     print("\n" + "\n".join(f"results: {printable(str(folder / name))}" for name in WRITTEN))
     print(f"seed: {ledger.seed.hex()}")
-    verdicts = gates.check(result, settings.fail_under)
+    verdicts = gates.check(result, ledger.settings.fail_under)
     for verdict in verdicts:
         print(verdict.line)
     return exit_code(result, [verdict.passed for verdict in verdicts])

@@ -14,18 +14,11 @@ MAX_COUNT = 4096
 MAX_EXPONENT = 10.0  # with a larger one, the power of a possible slowdown could underflow
 
 
-def tolerance(text: str) -> int:
-    """Return t, an integer from -10 to 0."""
-    if not re.fullmatch(r"-?[0-9]{1,2}", text) or not -10 <= int(text) <= 0:
-        raise ArgumentTypeError(f"{abbreviated(text)} is not an integer from -10 to 0")
-    return int(text)
-
-
 def whole(least: int, most: int) -> Callable[[str], int]:
     """Return a check that lets only integers from ``least`` to ``most`` pass."""
 
     def check(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,12}", text) or not least <= int(text) <= most:
+        if not re.fullmatch("-?[0-9]{1,12}", text) or not least <= int(text) <= most:
             raise ArgumentTypeError(f"{abbreviated(text)} is not an integer from {least} to {most}")
         return int(text)
 
@@ -34,6 +27,9 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 count = whole(1, MAX_COUNT)
 """The check of a number of processes or threads: 1 or more, and no more than any machine has."""
+
+tolerance = whole(-10, 0)
+"""The check of t."""
 
 
 def share(text: str) -> float:

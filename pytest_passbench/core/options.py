@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core import checks
 from pytest_passbench.core.criterion import CRITERIA
-from pytest_passbench.core.settings import BASELINES, LATEST, SUITES
+from pytest_passbench.core.settings import BASELINES, LATEST, SUITES, Settings
 
 #: Fields of Settings that only a pytest run uses. No other way to judge has options or arguments for them.
 PYTEST_ONLY = frozenset({"shard", "resume", "compare", "max_regression", "compare_strict"})
@@ -94,3 +94,18 @@ OPTIONS = (
     Option("resume", str, "go on with a run that was interrupted: its folder (default: the latest)", "RUN",
            alone=LATEST),
 )  # fmt: skip
+
+
+def as_settings(options: Mapping[str, Any]) -> Settings:
+    """Return the settings of options: values by field, None for an option that was not given.
+
+    Each candidate's folder is taken once, and the suite is all of given tasks, else lite.
+    """
+    values = {key: value for key, value in options.items() if value is not None}
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    values["candidates"] = tuple(dict.fromkeys(path.resolve() for path in values.get("candidates", ())))
+    values["fail_under"] = tuple(gate for group in values.get("fail_under", ()) for gate in group)
+    if "against" in values:
+        values["against"] = values["against"].resolve()
+    values.setdefault("suite", "all" if values.get("tasks") else "lite")
+    return Settings(**values)

@@ -33,10 +33,13 @@ class ProgressLines:
 
     def stage(self, text: str) -> None:
         """Say that a part of the work begins."""
-        if self._terminal:
-            self._write(text)
-        else:
+        if not self._terminal:
             self.note(text)
+            return
+        width = shutil.get_terminal_size().columns - 1
+        sys.stderr.write(f"\r\x1b[K{line(f'{self._command}: {text}', width)}")
+        sys.stderr.flush()
+        self._shown_at = time.monotonic()
 
     def update(self, text: str) -> None:
         """Say how far the part has come, unless a line was shown a moment ago."""
@@ -54,9 +57,3 @@ class ProgressLines:
         if self._terminal:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
-
-    def _write(self, text: str) -> None:
-        width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write(f"\r\x1b[K{line(f'{self._command}: {text}', width)}")
-        sys.stderr.flush()
-        self._shown_at = time.monotonic()

@@ -112,11 +112,8 @@ class Run(Data, partial=True):
 
     def beside(self, baseline: str) -> list[Record]:
         """Return the records that have the baseline: for each subgraph the first candidate's."""
-        first: dict[tuple[str, str], Record] = {}
-        for record in self.records:
-            if baseline in record.baselines:
-                first.setdefault((record.task, record.subgraph), record)
-        return list(first.values())
+        with_it = (record for record in self.records if baseline in record.baselines)
+        return [first for first, *_ in grouped(with_it, lambda record: (record.task, record.subgraph)).values()]
 
 
 def plain(value: Any) -> Any:

@@ -210,7 +210,10 @@ class OneOf(Schema):
         items = of_type(value, dict, path)
         if len(items) != 1:
             raise refusal(f"has {len(items)} fields, not one of {', '.join(self.fields)}", path)
-        return Fields({}, self.fields).check(items, path)
+        ((name, content),) = items.items()
+        if name not in self.fields:
+            raise refusal(f"is of unknown kind {abbreviated(name)}, not one of {', '.join(self.fields)}", path)
+        return {name: self.fields[name].check(content, (path, name))}
 
 
 @dataclass(frozen=True)

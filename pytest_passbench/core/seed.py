@@ -57,15 +57,12 @@ class Stream(random.Random):
 
     def _take(self, count: int) -> int:
         if self._used + count > len(self._bytes):
-            self._refill(count)
+            block = hashlib.shake_256(self._key + self._counter.to_bytes(8, "little"))
+            self._bytes, self._used = block.digest(max(_BUFFER_BYTES, count)), 0
+            self._counter += 1
         begin = self._used
         self._used = end = begin + count
         return int.from_bytes(self._bytes[begin:end], "little")
-
-    def _refill(self, count: int) -> None:
-        block = hashlib.shake_256(self._key + self._counter.to_bytes(8, "little")).digest(max(_BUFFER_BYTES, count))
-        self._counter += 1
-        self._bytes, self._used = block, 0
 
     def random(self) -> float:
         """Return a float in [0, 1)."""

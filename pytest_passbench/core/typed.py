@@ -7,7 +7,6 @@ takes any value of its type.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache, cached_property
 from types import NoneType, UnionType
@@ -18,6 +17,7 @@ from pytest_passbench.core.schema import (
     Flag,
     Items,
     Number,
+    OneOf,
     Path,
     Row,
     Schema,
@@ -209,20 +209,12 @@ class _RowSchema(_ClassSchema):
         return data
 
 
-class _UnionSchema(Schema):
+class _UnionSchema(OneOf):
     """An object whose one key is the tag of a class, with the row of that class below it."""
 
-    def __init__(self, kinds: Mapping[str, _RowSchema]) -> None:
-        self._kinds = kinds
-
     def check(self, value: object, path: Path = None) -> Any:
-        items = of_type(value, dict, path)
-        if len(items) != 1:
-            raise refusal(f"has {len(items)} fields, not one of {', '.join(self._kinds)}", path)
-        ((tag, content),) = items.items()
-        if tag not in self._kinds:
-            raise refusal(f"is of unknown kind {abbreviated(tag)}, not one of {', '.join(self._kinds)}", path)
-        return self._kinds[tag].check(content, (path, tag))
+        (content,) = super().check(value, path).values()
+        return content
 
     def write(self, value: Any) -> dict[str, Any]:
-        return {value.tag: self._kinds[value.tag].write(value)}
+        return {value.tag: self.fields[value.tag].write(value)}

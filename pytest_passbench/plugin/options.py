@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pytest
 
 from pytest_passbench.core.escape import line
-from pytest_passbench.core.options import OPTIONS, Option
+from pytest_passbench.core.options import OPTIONS, Option, as_settings
 from pytest_passbench.core.settings import Settings
 
 FLAGS = {
@@ -85,22 +85,12 @@ def check_unused(config: pytest.Config) -> None:
             raise pytest.UsageError(f"{spelling} judges nothing without --passbench: add it, or leave {spelling} out")
 
 
-def candidates(config: pytest.Config, namespace: argparse.Namespace | None = None) -> tuple[Path, ...]:
-    """Return the candidate folders given, absolute, in order, each once."""
-    paths = _value(config, BY_KEY["candidates"], namespace or config.option) or ()
-    return tuple(dict.fromkeys(path.resolve() for path in paths))
-
-
-def against(config: pytest.Config, namespace: argparse.Namespace | None = None) -> Path | None:
-    """Return the reference's folder, absolute; None if there is none."""
-    path: Path | None = _value(config, BY_KEY["against"], namespace or config.option)
-    return path.resolve() if path is not None else None
-
-
 def folders(config: pytest.Config, namespace: argparse.Namespace | None = None) -> tuple[Path, ...]:
-    """Return the folders from which pytest must import nothing: the candidates' and the reference's."""
-    reference = against(config, namespace)
-    return (*candidates(config, namespace), *([reference] if reference is not None else []))
+    """Return the folders from which pytest must import nothing, absolute: the candidates' and the reference's."""
+    candidates, reference = (
+        _value(config, BY_KEY[key], namespace or config.option) for key in ("candidates", "against")
+    )
+    return tuple(path.resolve() for path in (*(candidates or ()), *([reference] if reference is not None else ())))
 
 
 def report_dir(config: pytest.Config, namespace: argparse.Namespace) -> Path:
@@ -115,26 +105,21 @@ def settings(config: pytest.Config, *, paths: bool) -> Settings:
     Raises pytest.UsageError for a value in the ini file that is out of range or unknown.
     """
     values = {option.key: _value(config, option, config.option) for option in OPTIONS}
-    values = {key: value for key, value in values.items() if value is not None}
-    values["candidates"], values["against"] = candidates(config), against(config)
-    values["fail_under"] = tuple(gate for group in values.get("fail_under", ()) for gate in group)
-    values.setdefault("suite", "all" if paths or values.get("tasks") else "lite")
-    compares = values.get("compare") is not None
-    if "max_regression" in values:
+    if paths and values["suite"] is None:
+        values["suite"] = "all"
+    if values["max_regression"] is not None:
         values["max_regression"], values["compare_strict"] = values["max_regression"]
-    trusted = flag(config, "passbench_trusted")
-    if trusted and values["fail_under"]:
+    flags = {name: flag(config, f"passbench_{name}") for name in ("trusted", "only_matching")}
+    run_settings = as_settings({**values, **flags})
+    compares = run_settings.compare is not None
+    if run_settings.trusted and run_settings.fail_under:
         raise pytest.UsageError("--passbench-fail-under needs scores, and --passbench-trusted makes none")
-    _check_compare(config, trusted, compares, values["against"] is not None)
-    return Settings(**values, trusted=trusted, only_matching=flag(config, "passbench_only_matching"))
-
-
-def _check_compare(config: pytest.Config, trusted: bool, compares: bool, has_reference: bool) -> None:
-    if trusted and compares:
+    if run_settings.trusted and compares:
         raise pytest.UsageError("--passbench-compare needs speeds, and --passbench-trusted measures none")
-    if config.option.passbench_max_regression is not None and not compares and not has_reference:
+    if config.option.passbench_max_regression is not None and not compares and run_settings.against is None:
         remedy = "add --passbench-compare=FILE, or --passbench-against=DIR"
         raise pytest.UsageError(f"--passbench-max-regression needs something to compare with: {remedy}")
+    return run_settings
 
 
 def _value(config: pytest.Config, option: Option, namespace: argparse.Namespace) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_passbench.core.escape import cell
+from pytest_passbench.core.escape import cell, line
 from pytest_passbench.core.run import Run
 from pytest_passbench.report.ci_annotations import Annotation
 from pytest_passbench.report.report import Report
@@ -62,12 +62,14 @@ def _candidate(item: dict[str, Any]) -> str:
 
 def table(values: Table) -> str:
     """Return a table below its title, which is a heading of the second level, and its explanation."""
-    lines = [_row(values.headers), "|" + "---|" * len(values.headers), *map(_row, values.rows)]
-    return "\n\n".join(filter(None, [f"## {cell(values.title)}", values.about, "\n".join(lines)]))
+    body = "\n".join(_lines(values.headers, values.rows))
+    return "\n\n".join(filter(None, [f"## {cell(values.title)}", values.about, body]))
 
 
-def _row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(map(cell, cells)) + " |"
+def _lines(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return a table without a title, a line for each row."""
+    head, *body = ("| " + " | ".join(map(cell, row)) + " |" for row in (headers, *rows))
+    return [head, "|" + "---|" * len(headers), *body]
 
 
 def _listing(title: str, about: str, values: dict[str, Any]) -> str:
@@ -79,7 +81,7 @@ def _listing(title: str, about: str, values: dict[str, Any]) -> str:
 
 def comment(report: Report) -> str:
     """Return the comment, ending in a newline. Everything that a candidate wrote is made inert."""
-    lines = [f"### PassBench: {_counts(report)}", "", *_table(report.board, 8), ""]
+    lines = [f"### PassBench: {_counts(report)}", "", *_lines(report.board.headers, report.board.rows[:8]), ""]
     caveats = [f"> {cell(caveat, MAX_TEXT)}" for caveat in report.caveats[:MAX_CAVEATS]]
     lines += [*caveats, ""] if caveats else []
     lines += _annotations("failed task", report.failures, (MAX_LINES - len(lines)) // 2)
@@ -108,7 +110,8 @@ def _section(table: Table, order: str, room: int) -> list[str]:
     """Return a table under its title, with as many rows as there is room for; nothing if there is none."""
     if not table.rows or room <= 1:
         return []
-    return [f"**{cell(table.title)}**, {order}", "", *_table(table, min(room, MAX_TASKS)), ""]
+    rows = table.rows[: min(room, MAX_TASKS)]
+    return [f"**{cell(table.title)}**, {order}", "", *_lines(table.headers, rows), ""]
 
 
 def _annotations(title: str, annotations: Sequence[Annotation], room: int) -> list[str]:
@@ -116,11 +119,10 @@ def _annotations(title: str, annotations: Sequence[Annotation], room: int) -> li
     if not annotations:
         return []
     first = annotations[: max(1, room - 3)] if len(annotations) > 10 else annotations
-    lines = [f"| {title} | candidate | why |", "|---|---|---|"]
-    lines += [f"| {cell(item.task)} | {cell(item.candidate)} | {cell(item.text, MAX_TEXT)} |" for item in first]
+    rows = [(item.task, item.candidate, line(item.text, MAX_TEXT)) for item in first]
     if len(first) < len(annotations):
-        lines.append(f"| ... and {len(annotations) - len(first)} more | | results.md has all |")
-    return [*lines, ""]
+        rows.append((f"... and {len(annotations) - len(first)} more", "", "results.md has all"))
+    return [*_lines((title, "candidate", "why"), rows), ""]
 
 
 def _speed(row: tuple[str, ...]) -> float:
@@ -129,8 +131,3 @@ def _speed(row: tuple[str, ...]) -> float:
         return float(row[1].partition(" ")[0])
     except ValueError:
         return 0.0
-
-
-def _table(table: Table, most: int) -> list[str]:
-    rows = [table.headers, ("---",) * len(table.headers), *table.rows[:most]]
-    return ["| " + " | ".join(map(cell, row)) + " |" for row in rows]

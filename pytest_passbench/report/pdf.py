@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, pairwise
+from pathlib import Path
 
-from pytest_passbench.report.drawing import Drawing, Label, Line, Mark, Shape, corners_of, resolved
+from pytest_passbench.report.drawing import Drawing, Label, Line, Mark, Shape, as_file, corners_of, resolved
 
 ENCODING = "cp1252"  # WinAnsiEncoding; any other character becomes a question mark
 POINTS_PER_INCH = 72.0
@@ -22,6 +23,14 @@ WIDTHS = {
 """The characters of Helvetica by their width in thousandths of the size (Adobe's metrics). All others have 556."""
 
 _WIDTH_OF = {character: width for width, characters in WIDTHS.items() for character in characters}
+
+
+def save(drawing: Drawing, path: Path, width: float, inches: float) -> None:
+    """Write a drawing as a PDF file if its name ends in .pdf, else as SVG. Raises OSError. Sizes: :func:`as_pdf`."""
+    if path.suffix == ".pdf":
+        path.write_bytes(as_pdf(drawing, width, inches))
+    else:
+        path.write_text(as_file(drawing, width, inches), encoding="utf-8")
 
 
 def as_pdf(drawing: Drawing, width: float, inches: float) -> bytes:

@@ -137,8 +137,8 @@ class CompilerProfile:
 
 def profile(run: Run, compiler: str) -> CompilerProfile:
     """Return the profile of a run's baseline. Its result on a subgraph counts once, even with several candidates."""
-    records = {(record.task, record.subgraph): record for record in run.records if compiler in record.baselines}
-    measured = [record for record in records.values() if record.result(compiler).speed is not None]
+    records = run.beside(compiler)
+    measured = [record for record in records if record.result(compiler).speed is not None]
     subgraphs = tuple(_profiled(record, compiler) for record in measured)
     return CompilerProfile(compiler, subgraphs, len(records) - len(measured), tolerance(run), offset(run))
 

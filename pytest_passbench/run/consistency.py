@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record, Speed
 from pytest_passbench.core.run import Run
@@ -103,13 +104,10 @@ def _further_sizes(run: Run, tasks: Mapping[str, Task]) -> Iterator[str]:
 
 
 def _tasks(run: Run, hashes: Mapping[str, str]) -> Iterator[str]:
-    recorded_hashes: dict[str, set[str]] = {}
-    for record in run.records:
-        recorded_hashes.setdefault(record.task, {run.hashes.get("tasks", {}).get(record.task, "")}).add(
-            record.task_hash
-        )
+    groups, recorded_hashes = grouped(run.records, lambda record: record.task), run.hashes.get("tasks", {})
     for task, now in hashes.items():
-        if recorded_hashes.get(task, {now}) != {now}:
+        judged = {record.task_hash for record in groups.get(task, ())}
+        if judged and judged | {recorded_hashes.get(task, "")} != {now}:
             yield f"task {task}: its contents are not those that were judged"
 
 
@@ -118,11 +116,9 @@ def _complete(run: Run, tasks: Mapping[str, Task]) -> Iterator[str]:
         yield "the run was interrupted, so subgraphs that failed may be missing from it"
         return
     for name in run.names:
-        records: dict[str, dict[str, Record]] = {}
-        for record in run.of(name):
-            records.setdefault(record.task, {})[record.subgraph] = record
+        groups = run.by_task(name)
         for task in tasks.values():
-            yield from _of_task(name, task, records.get(task.id, {}))
+            yield from _of_task(name, task, {record.subgraph: record for record in groups.get(task.id, ())})
 
 
 def _of_task(name: str, task: Task, records: Mapping[str, Record]) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from pytest_passbench.core.criterion import Criterion
@@ -43,33 +42,28 @@ TOP: dict[Interpretation, int] = {"default": 4, "mismatch_extended": 5}
 
 
 SPEEDUPS = (1e-12, 1e12)
-"""Bounds of a speedup; any other number in a file is an error in the file."""
+"""Bounds of a speedup, as in the schema of results files; any other number in a file is an error in the file."""
 
 
 @dataclass(frozen=True)
 class Judged:
     """The facts about one subgraph that its score needs.
 
-    ``correct_from`` has one entry per output; :mod:`pytest_passbench.core.ladder` has the codes.
-    ``speedup`` is eager time / candidate time, or None if nothing ran or the speed was not measured. ``null_from``
-    is the smallest t at which a null answer passes, or NEVER. ``interval`` has the ends of the speed-up's 95 %
-    interval, and ``name`` is the subgraph's. ``headroom`` is its task's (0: not known), with the task's
-    ``operators``. No score needs these four.
+    ``first_correct`` is the smallest t at which every output passes: NEVER if there is none, or if it did not run to
+    its end. ``speedup`` is eager time / candidate time, or None if nothing ran or the speed was not measured.
+    ``null_from`` is the smallest t at which a null answer passes, or NEVER. ``interval`` has the ends of the
+    speed-up's 95 % interval, and ``name`` is the subgraph's. ``headroom`` is its task's (0: not known), with the
+    task's ``operators``. No score needs these four.
     """
 
     status: str
-    correct_from: tuple[int, ...] = ()
+    first_correct: int = NEVER
     speedup: float | None = None
     null_from: int = NEVER
     interval: tuple[float, float] | None = field(default=None, compare=False)
     name: str = field(default="", compare=False)
     headroom: float = field(default=0.0, compare=False)
     operators: tuple[str, ...] = field(default=(), compare=False)
-
-    @cached_property  # a score asks for it at every t
-    def first_correct(self) -> int:
-        """The smallest t at which every output passes; NEVER if there is none, or if it did not run to its end."""
-        return first_correct(self.correct_from) if self.status == RAN else NEVER
 
     def correct_at(self, t: int) -> bool:
         """Return True if every output is within the tolerances of ``t``."""
@@ -93,11 +87,10 @@ def from_record(record: Record, arm: str = "candidate", criterion: Criterion = "
     Raises KeyError if the record has no such baseline.
     """
     judged, (first, null_from) = record.result(arm), record.levels(criterion, arm)
-    correct_from = tuple(judged.correct_from)
     speed = judged.speed
     return Judged(
         status=judged.status,
-        correct_from=correct_from if criterion == "ladder" else (first,) * len(correct_from),
+        first_correct=first if judged.correct_from else NEVER,
         speedup=speed.ratio if speed is not None else None,
         null_from=null_from,
         interval=(speed.low, speed.high) if speed is not None else None,
@@ -125,7 +118,7 @@ def from_json(data: Any, where: str) -> Judged:
         raise UserError("correct_from: not one per output", where=where, remedy="as many as dtypes has")
     return Judged(
         status=status,
-        correct_from=correct_from,
+        first_correct=first_correct(correct_from) if status == RAN else NEVER,
         speedup=_speedup(data.get("speedup"), where),
         null_from=_whole_numbers([data.get("null_from", NEVER)], "null_from", where)[0],
     )
@@ -139,15 +132,10 @@ def _whole_numbers(values: Any, name: str, where: str) -> tuple[int, ...]:
     return tuple(values)
 
 
-def possible(speedup: float) -> bool:
-    """Return True if a program can be that much faster than another: False for NaN, infinities, 0 and below."""
-    low, high = SPEEDUPS
-    return low <= speedup <= high
-
-
 def _speedup(value: Any, where: str) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not possible(value):
+    least, most = SPEEDUPS
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
         raise UserError(f"speedup {abbreviated(value)}: not a possible one", where=where, remedy="null: not measured")
     return float(value)

@@ -252,7 +252,7 @@ def test_a_thorough_judge_measures_again_what_noise_kept_open(monkeypatch, thoro
         touches = environment = noise = judge = close = begin = start = lambda *_: None
 
     monkeypatch.setattr(backends, "make_judge", lambda *_: Lasting())
-    assert backends.JudgeWorker(Settings(), thorough)._judge.repeats is thorough
+    assert backends.start_judge(Settings(), thorough).repeats is thorough
 
 
 def test_importing_the_package_imports_neither_torch_nor_the_engine():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from pytest_passbench import doctor
 from pytest_passbench.commands.main import main
-from pytest_passbench.doctor import CommandOutput, cpu_list, run_command
+from pytest_passbench.doctor import cpu_list, run_command
 
 CPU = "sys/devices/system/cpu"
 CGROUP = "sys/fs/cgroup"
@@ -18,12 +19,16 @@ SUPPLY = "sys/class/power_supply"
 KERNEL = "proc/sys/kernel"
 
 
+def done(code: int, output: str) -> CompletedProcess[str]:
+    return CompletedProcess((), code, output)
+
+
 class Planted:
-    """A machine of planted files; ``commands`` maps a command's name to its CommandOutput."""
+    """A machine of planted files; ``commands`` maps a command's name to the command that was run."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.commands: dict[str, CommandOutput] = {"bwrap": CommandOutput(0, "bubblewrap 0.8.0")}
+        self.commands = {"bwrap": done(0, "bubblewrap 0.8.0")}
         self.between: dict[str, str] = {}
         self.plant({f"{CPU}/online": "0-3", "proc/loadavg": "0.10 0.2 0.3 1/99 1234",
                     "proc/stat": "cpu 100 0 100 9000 0 0 0 0 0 0\ncpu0 1 1",
@@ -145,16 +150,16 @@ def test_spinning_processes_are_named(machine):
 
 
 def test_a_shared_a_free_and_a_broken_gpu(machine):
-    machine.commands["nvidia-smi"] = CommandOutput(0, "4242, python\n")
+    machine.commands["nvidia-smi"] = done(0, "4242, python\n")
     assert machine.checks()["GPU"].found == "shared with 4242, python"
-    machine.commands["nvidia-smi"] = CommandOutput(0, f"{os.getpid()}, python")
+    machine.commands["nvidia-smi"] = done(0, f"{os.getpid()}, python")
     assert machine.level("GPU") == "ok"
-    machine.commands["nvidia-smi"] = CommandOutput(9, "NVIDIA-SMI has failed\nmore")
+    machine.commands["nvidia-smi"] = done(9, "NVIDIA-SMI has failed\nmore")
     assert machine.level("GPU") == "problem"
 
 
 def test_bubblewrap_missing_and_failing(machine):
-    machine.commands["bwrap"] = CommandOutput(1, "bwrap: setting up uid map: Permission denied")
+    machine.commands["bwrap"] = done(1, "bwrap: setting up uid map: Permission denied")
     assert "Permission denied" in machine.checks()["bubblewrap"].found
     del machine.commands["bwrap"]
     assert "install" in machine.checks()["bubblewrap"].remedy
@@ -162,8 +167,9 @@ def test_bubblewrap_missing_and_failing(machine):
 
 def test_commands_that_are_missing_fail_or_work():
     assert run_command("no-such-command-anywhere") is None
-    assert run_command("false") == CommandOutput(1, "")
-    assert run_command("echo", "hello") == CommandOutput(0, "hello")
+    failed, printed = run_command("false"), run_command("echo", "hello")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert (printed.returncode, printed.stdout) == (0, "hello\n")
 
 
 def test_lists_of_cpus():

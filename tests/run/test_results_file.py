@@ -249,7 +249,10 @@ def test_a_folder_that_cannot_be_written_to(tmp_path):
     [
         (("records", 0, "arm", "status"), "splendid", r"arm.status: 'splendid' is not"),
         (("records", 0, "arm", "correct_from"), ["-5"], r"records\[0\].arm.correct_from\[0\]: '-5' is not"),
-        (("records", 0, "arm", "speed", "ratio"), -1.0, "speed-up"),
+        (("records", 0, "arm", "speed", "ratio"), -1.0, "speed.ratio: -1.0 breaks minimum 1e-12"),
+        (("records", 0, "arm", "speed", "eager_us"), {"float": "nan"}, "speed.eager_us: nan breaks maximum"),
+        (("records", 0, "arm", "speed", "high"), "wide", "speed.high: 'wide' is not of type number"),
+        (("records", 0, "durations"), {"read": -1.0}, "durations.read: -1.0 breaks minimum 0"),
         (("records", 0, "arm", "speed", "low"), 3.0, "3.0 to 2.04 is not an interval"),
         (("records", 0, "baselines"), [], "another form|baselines"),
         (("records", 0, "dtypes"), 3, r"records\[0\].dtypes: 3 is not of type array"),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.settings import ScoreSettings
 from pytest_passbench.report.board.standings import letters, real
 from pytest_passbench.score import as_interval, board
@@ -21,7 +22,7 @@ SETTINGS = ScoreSettings()
 
 def judged(name, ratio, width=0.02, correct_from=-11, status="ran"):
     ends = (ratio / (1 + width), ratio * (1 + width))
-    return Judged(status, (correct_from,), ratio, interval=ends, name=name)
+    return Judged(status, correct_from if status == "ran" else NEVER, ratio, interval=ends, name=name)
 
 
 def terms(tasks, settings=SETTINGS):
@@ -75,7 +76,7 @@ def test_a_failure_has_no_error_and_an_open_interval_is_infinite():
 
 
 def test_nothing_is_said_of_a_speed_that_was_not_measured():
-    unmeasured = {"t": [Judged("ran", (-11,), None, name="a")]}
+    unmeasured = {"t": [Judged("ran", -11, None, name="a")]}
     assert as_interval.terms(unmeasured, SETTINGS) is None
     assert as_interval.terms({}, SETTINGS) is None
 

@@ -17,7 +17,7 @@ speeds = st.floats(1e-3, 1e4)
 
 
 def item(speedup, headroom, level=BITWISE, null_from=NEVER, operators=()):
-    return Judged("ran", (level,), speedup, null_from, headroom=headroom, operators=operators)
+    return Judged("ran", level, speedup, null_from, headroom=headroom, operators=operators)
 
 
 @given(headrooms)

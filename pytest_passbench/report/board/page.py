@@ -18,9 +18,9 @@ from pytest_passbench.report import charts, pages
 from pytest_passbench.report.board import texts
 from pytest_passbench.report.board.standings import Board, RankedRow, when
 from pytest_passbench.report.board.texts import TITLE
-from pytest_passbench.report.drawing import Drawing, as_file, in_page
+from pytest_passbench.report.drawing import Drawing, in_page
 from pytest_passbench.report.html import NAME as REPORT
-from pytest_passbench.report.pdf import as_pdf
+from pytest_passbench.report.pdf import save
 from pytest_passbench.report.tables import NONE
 
 INCHES, PIXELS = 3.4, 382.0  # of a column of most two-column formats: 12 pixels are 8 points
@@ -106,11 +106,9 @@ def write(boards: Sequence[Board], folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         for index, board in enumerate(boards, 1):
             for name, drawing in (("es-curves", es_curves(board)), ("forest", forest(board))):
-                stem = folder / f"{name}{f'-{index}' if index > 1 else ''}"
-                svg, pdf = stem.with_name(f"{stem.name}.svg"), stem.with_name(f"{stem.name}.pdf")
-                svg.write_text(as_file(drawing, PIXELS, INCHES), encoding="utf-8")
-                pdf.write_bytes(as_pdf(drawing, PIXELS, INCHES))
-                paths += [svg, pdf]
+                for suffix in ("svg", "pdf"):
+                    paths.append(folder / f"{name}{f'-{index}' if index > 1 else ''}.{suffix}")
+                    save(drawing, paths[-1], PIXELS, INCHES)
     return paths
 
 

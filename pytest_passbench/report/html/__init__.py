@@ -6,10 +6,10 @@ together: one file, with its style, its script and its data inside, and a policy
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from pytest_passbench.core.escape import LINES, printable
@@ -40,35 +40,24 @@ def page(report: Report) -> str:
             "tasks": [[task.key, task.start, len(task.records)] for task in tasks],
             "commands": [run_text.command(report.run, task.candidate, task.name) for task in tasks],
         }
-        text = _render(values, _json(data))
+        text = _render(values, data)
         if len(text) <= MAX_PAGE_BYTES and len(text.encode()) <= MAX_PAGE_BYTES:
             break
     return text
 
 
-def _render(values: dict[str, Any], data: str) -> str:
+def _render(values: dict[str, Any], data: dict[str, Any]) -> str:
     style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
     script = pages.with_sorting(TEMPLATES / "script.js")
-    policy = "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src {pages.source_hash(script)}",
-            f"style-src {pages.source_hash(style)}",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
-    )
     template = pages.environment(TEMPLATES).get_template("page.html.j2")
-    inside = {"style": Markup(style), "script": Markup(script), "data": Markup(data)}
-    return template.render(**values, policy=policy, **inside)
-
-
-def _json(data: Any) -> str:
-    """Return data as JSON that can stand in a script element: it has no character that HTML gives a meaning."""
-    text = json.dumps(_inert_data(data), separators=(",", ":"), allow_nan=False)
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    return template.render(
+        **values,
+        style=Markup(style),
+        style_hash=pages.source_hash(style),
+        script=Markup(script),
+        script_hash=pages.source_hash(script),
+        data=htmlsafe_json_dumps(_inert_data(data), separators=(",", ":"), allow_nan=False),
+    )
 
 
 def _inert_data(data: Any) -> Any:

@@ -13,8 +13,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from pytest_passbench.core.grouping import grouped
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.record import Record
+from pytest_passbench.core.record import Finding, Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import charts, drawing, tables
 from pytest_passbench.report.report import Report
@@ -272,31 +273,11 @@ def _share(records: Sequence[Record]) -> float | None:
     return covered / total if total else None
 
 
-@dataclass(frozen=True)
-class FindingRow:
-    """A finding, and on how many subgraphs it was made. ``first`` is the key of the first one's task."""
-
-    severity: str
-    layer: str
-    rule: str
-    message: str
-    place: str
-    candidate: str
-    task: str
-    first: str
-    count: int
-
-
-def findings(tasks: Sequence[TaskRow]) -> list[FindingRow]:
-    """Return all findings, violations first. Equal findings on several subgraphs are one row."""
-    places_by_finding: dict[tuple[str, str, str, str, str, str], list[tuple[str, str]]] = {}
-    for task in tasks:
-        for record in task.records:
-            for item in record.findings:
-                key = (item.severity, item.layer, item.rule, item.message, item.place, task.candidate)
-                places_by_finding.setdefault(key, []).append((f"{task.name}/{record.subgraph}", task.key))
-    rows = [FindingRow(*key, *places[0], len(places)) for key, places in places_by_finding.items()]
-    return sorted(rows, key=lambda row: row.severity != "violation")
+def findings(tasks: Sequence[TaskRow]) -> list[list[tuple[Finding, Record, TaskRow]]]:
+    """Return findings with their subgraphs and tasks, violations first. Equal ones of a candidate are in one list."""
+    places = [(finding, record, task) for task in tasks for record in task.records for finding in record.findings]
+    alike = grouped(places, lambda item: (repr(item[0]), item[2].candidate)).values()
+    return sorted(alike, key=lambda group: group[0][0].severity != "violation")
 
 
 @dataclass(frozen=True)

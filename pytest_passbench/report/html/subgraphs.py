@@ -31,23 +31,6 @@ LEVELS = len(ALPHABET) ** 2
 MAX_MISSES = 4  # causes why no pass matched, nearest first
 
 
-class Texts:
-    """Texts by number, each once, made printable and cut to ``limit`` characters."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._numbers: dict[str, int] = {}
-
-    def __call__(self, text: str) -> int:
-        """Return the number of a text."""
-        return self._numbers.setdefault(shortened(text, self.limit), len(self._numbers))
-
-    @property
-    def all(self) -> list[str]:
-        """The texts, by their numbers."""
-        return list(self._numbers)
-
-
 def shortened(text: str, limit: int) -> str:
     """Return a text made printable. If it is longer than ``limit``, its middle is left out."""
     safe = printable(text[: 50 * limit], LINES)
@@ -59,9 +42,13 @@ def shortened(text: str, limit: int) -> str:
 
 def details(records: Iterable[Record], rounds: int, characters: int) -> dict[str, Any]:
     """Return JSON-ready data on these subgraphs, with at most ``rounds`` of each and ``characters`` of a text."""
-    texts = Texts(characters)
-    rows = [_row(record, texts, rounds) for record in records]
-    return {"columns": COLUMNS, "rows": rows, "texts": texts.all, "alphabet": ALPHABET}
+    numbers: dict[str, int] = {}
+
+    def number_of(text: str) -> int:
+        return numbers.setdefault(shortened(text, characters), len(numbers))
+
+    rows = [_row(record, number_of, rounds) for record in records]
+    return {"columns": COLUMNS, "rows": rows, "texts": list(numbers), "alphabet": ALPHABET}
 
 
 def _row(record: Record, text: Callable[[str], int], rounds: int) -> list[Any]:

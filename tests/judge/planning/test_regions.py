@@ -28,7 +28,7 @@ SUPPORTED = {
     "thousands": ("tell({'regions': [['gelu']] * 3000})", "integrity", "has 3000 items, not 0 to 128"),
     "numbers": ("tell({'regions': [[5]]})", "integrity", "is an integer, not a text"),
     "no-list": ("tell({'regions': 'gelu'})", "integrity", "is a text, not a list"),
-    "another-answer": ("tell({'plan': {}})", "integrity", "has the unknown field 'plan'"),
+    "another-answer": ("tell({'plan': {}})", "integrity", "is of unknown kind 'plan'"),
     "raises": ("raise ValueError('not today')", "runtime_fail", "ValueError: not today"),
     "no-bool": ("return 'yes'", "runtime_fail", "supported returned a str for"),
     "ends": ("os._exit(3)", "crash", "the process that runs pass p"),

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_passbench.core.ray_cluster import connect
+from pytest_passbench.api.cluster import connected
 
 
 @pytest.mark.parametrize(("address", "reached"), [
@@ -25,5 +25,5 @@ def test_an_address_is_tried_before_ray_is(monkeypatch, address, reached):
         return SimpleNamespace(close=lambda: None)
 
     monkeypatch.setattr(socket, "create_connection", reach)
-    assert connect(address, "here").owned
+    assert connected(address) == (ray, True)
     assert tried == [reached]
