@@ -12,7 +12,7 @@ from pytest_passbench.core.task import Task
 from pytest_passbench.first_pass.forms import GraphForm, forms
 from pytest_passbench.first_pass.parts import Part, part, parts, reason
 from pytest_passbench.fusion import Unsupported
-from pytest_passbench.suite.opnames import is_metadata, operator_sequence
+from pytest_passbench.suite.opnames import is_metadata, op_name, operator_sequence
 
 APART, NOT_REQUESTED = "it stands apart from the matched run", "it is not among the requested operators"
 

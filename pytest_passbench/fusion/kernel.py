@@ -99,7 +99,7 @@ class Source:
 
 
 def source(name: str, steps: Sequence[Nest | Product], generic: torch.dtype | None = None) -> Source:
-    """Return the C++ text of a function that runs nests and products. Those that differ in sizes alone have one text."""
+    """Return the C++ text of a function that runs nests and products. One text serves for other sizes."""
     nests = [step for step in steps if isinstance(step, Nest)]
     products = [step for step in steps if isinstance(step, Product)]
     written = {store.access.buffer for nest in nests for store in nest.stores} | {each.result for each in products}

@@ -2,7 +2,7 @@
 
 import re
 
-from pytest_passbench.fusion.products import PRODUCT_TEXTS
+from pytest_passbench.fusion.product_functions import PRODUCT_FUNCTIONS
 from pytest_passbench.fusion.reducers import REDUCER_TYPES
 
 HEAD = """\
@@ -222,7 +222,7 @@ template <class V> inline V part(V x, int64_t lanes, V rest) {  // the first lan
 inline vec part(vec x, int64_t lanes, vec rest) { return pb::first(lanes, x, rest); }
 """,
     **REDUCER_TYPES,
-    **PRODUCT_TEXTS,
+    **PRODUCT_FUNCTIONS,
 }
 """The functions by the names that each text defines, in an order in which they can stand."""
 

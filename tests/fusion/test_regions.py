@@ -53,6 +53,34 @@ def test_each_call_has_a_kernel_or_a_reason(function, inputs, expected):
         assert actual.startswith(start) if start else not actual
 
 
+@pytest.mark.parametrize(
+    ("function", "inputs", "reason"),
+    [
+        (lambda x, y: torch.mm(x, y), [(9, 9), (9, 9)], ""),
+        (lambda x, y: torch.nn.functional.conv2d(x, y), [(1, 2, 8, 8), (3, 2, 3, 3)], ""),
+        (
+            lambda x, y: torch.nn.functional.conv_transpose2d(x, y),
+            [(1, 2, 8, 8), (2, 3, 3, 3)],
+            "conv_transpose2d stays eager's",
+        ),
+        (lambda x, y: torch.addmm(x, x, y, beta=2), [(9, 9), (9, 9)], "addmm with factors"),
+        (lambda x, y: torch.mm(x, y), [(9, 9), (9, 2)], "mm with a result of 2 columns"),
+        (
+            lambda x, y: torch.nn.functional.linear(x, y),
+            [(1, 9), (90, 9)],
+            "mm of 1 rows and 90 columns is fast in eager",
+        ),
+    ],
+)
+def test_products_are_taken_where_eager_has_no_instructions(function, inputs, reason, monkeypatch):
+    values = [torch.zeros(sizes, dtype=torch.bfloat16) for sizes in inputs]
+    monkeypatch.setattr("pytest_passbench.fusion.regions.eager_is_slow", lambda dtype: dtype is torch.bfloat16)
+    assert reasons(function, *values) == [reason]
+    assert reasons(function, *(value.float() for value in values))[0].endswith("stays eager's")
+    monkeypatch.setattr("pytest_passbench.fusion.regions.eager_is_slow", lambda _dtype: False)
+    assert reasons(function, *values)[0].endswith("stays eager's")
+
+
 def test_a_call_in_place_that_shows_elsewhere_is_not_taken():
     def shared(x):
         a = x.exp()
