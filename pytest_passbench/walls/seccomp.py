@@ -15,6 +15,7 @@ import struct
 from collections.abc import Iterable
 
 from pytest_passbench.walls import jit_code
+from pytest_passbench.walls.harden import libc, prctl
 from pytest_passbench.walls.syscalls import OF_ITSELF, SIGNALS, SYSCALL_TABLES, SyscallTable
 
 ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
@@ -26,7 +27,6 @@ OWN_NUMBER = 0xFFFFFFFF
 _PR_SET_NO_NEW_PRIVS = 38
 _SET_MODE_FILTER, _ALL_THREADS = 1, 1
 _X32 = 0x40000000
-_libc = ctypes.CDLL(None, use_errno=True)  # once, since each new one makes types anew
 
 _PR_SET_PDEATHSIG = 1
 _CLONE_THREAD, _EXIT_SIGNAL = 0x00010000, 0xFF
@@ -261,8 +261,7 @@ class Filter:
         """
         for place in self._pid_places:
             struct.pack_into("<I", self._program, place, os.getpid())
-        zero, pointer = ctypes.c_ulong(0), ctypes.c_ulong(ctypes.addressof(self._header))
-        mode, flags = ctypes.c_ulong(_SET_MODE_FILTER), ctypes.c_ulong(_ALL_THREADS)
-        _libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero)
-        if _libc.syscall(ctypes.c_long(self._number), mode, flags, pointer):
+        prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        arguments = map(ctypes.c_ulong, (_SET_MODE_FILTER, _ALL_THREADS, ctypes.addressof(self._header)))
+        if libc.syscall(ctypes.c_long(self._number), *arguments):
             raise RuntimeError(REFUSED)
