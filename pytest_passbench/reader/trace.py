@@ -126,7 +126,7 @@ def trace(name: str, label: str, function: Callable[..., Any], arguments: list[s
         place = f" ({file}:{line})" if file else ""
         raise PassError(name, f"{label} cannot be traced: {type(error).__name__}: {error}{place}") from error
     tracer.graph.output(result)
-    return Traced(tracer.graph, tuple(proxy.node for proxy in proxies))
+    return Traced(tracer.graph)
 
 
 @contextlib.contextmanager
