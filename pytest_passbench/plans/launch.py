@@ -17,6 +17,7 @@ import torch
 from pytest_passbench.core.schema import Text, Whole, Word
 from pytest_passbench.core.typed import Data, Most
 from pytest_passbench.plans.values import ConstantSchema, Identifier, Scalar
+from pytest_passbench.protocol import DTYPES
 
 VERSION = 1
 ALIGNMENT_BYTES = 16  # a wrapper may ask whether an address is a multiple of this
@@ -34,13 +35,7 @@ MAX_TUNED_STEPS = 8  # of one configuration
 MAX_FLAGS = 64  # of a C++ kernel's compilation
 MAX_GRAPH_CHARACTERS = 1 << 20  # of a graph's text
 
-ITEM_BYTES = {
-    **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
-    **dict.fromkeys(("float32", "int32", "uint32", "complex32", "qint32"), 4),
-    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16"), 2),
-    **dict.fromkeys(("int8", "uint8", "bool", "float8_e4m3fn", "float8_e5m2", "quint8", "qint8"), 1),
-    "complex128": 16,
-}
+ITEM_BYTES = {name: int(getattr(torch, name).itemsize) for name in DTYPES}
 Source = Literal["argument", "buffer", "table"]
 Size = Annotated[int, Whole(0, MAX_EXTENT)]
 Sizes = Annotated[tuple[Size, ...], Most(MAX_DIMENSIONS)]

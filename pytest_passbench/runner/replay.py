@@ -223,7 +223,7 @@ class _PlanPrinter:
             "inf": math.inf,
             "nan": math.nan,
             "device": torch.device(device),
-            **{f"dtype_{name}": getattr(torch, name) for name in ITEM_BYTES if hasattr(torch, name)},
+            **{f"dtype_{name}": getattr(torch, name) for name in ITEM_BYTES},
             **{f"t{number}": table for number, table in enumerate(self.tables)},
         }
 
