@@ -232,14 +232,8 @@ def returned_buffers(plan: LaunchPlan) -> set[int]:
 
 def _used(plan: LaunchPlan) -> list[int]:
     """Return the arguments whose memory a step works on."""
-    indices: set[int] = set()
-    for step in plan.steps:
-        if isinstance(step, Fill | Copy):
-            operands: list[Any] = [step.target] if isinstance(step, Fill) else [step.target, step.origin]
-        else:
-            operands = list(step.arguments) if isinstance(step, Launch) else []
-        indices |= {operand.index for operand in operands_in(operands) if operand.source == "argument"}
-    return sorted(indices)
+    operands = operands_in([vars(step) for step in plan.steps])
+    return sorted({operand.index for operand in operands if operand.source == "argument"})
 
 
 def _require_dense(form: Form) -> None:
@@ -253,9 +247,7 @@ def _require_dense(form: Form) -> None:
 
 def _bits(kind: Any, value: float) -> int:
     """Return the contents of a floating-point register that holds ``value``."""
-    if kind is ctypes.c_double:
-        return int(struct.unpack("<q", struct.pack("<d", value))[0])
-    return int(struct.unpack("<i", bytes(ctypes.c_float(value)))[0])
+    return int.from_bytes(bytes(kind(value)), "little", signed=True)
 
 
 def _integer(kind: Any, value: Any) -> int:
