@@ -20,7 +20,7 @@ from pytest_passbench.rewrite.splice import identifier
 
 def as_passes(loaded: Iterable[AnyLoaded]) -> list[AnyPass]:
     """Return loaded passes as a reader would send them. Raises PassError for a pattern that cannot be traced."""
-    return [each for item in loaded for each in passes_of(pass_as_data(item))]
+    return passes_of(map(pass_as_data, loaded))
 
 
 def local_regions(item: AnyLoaded, graph: str) -> list[list[str]]:

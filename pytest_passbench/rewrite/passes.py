@@ -5,7 +5,7 @@ A match asks :class:`Kernels` for a kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
@@ -115,11 +115,15 @@ class Pass:
 AnyPass = Pass | RegionPass
 
 
-def passes_of(data: dict[str, Any]) -> list[AnyPass]:
-    """Return the passes in what a reader sent: one, or one per registration of a pass of TorchInductor's form.
+def passes_of(sent: Iterable[dict[str, Any]]) -> list[AnyPass]:
+    """Return the passes that a reader sent: for one of TorchInductor's form, a pass per registration.
 
-    All of them have the same name. Raises PassError if a pattern could not be traced.
+    All passes of such a form have the same name. Raises PassError if a pattern could not be traced.
     """
+    return [each for data in sent for each in _passes_of(data)]
+
+
+def _passes_of(data: dict[str, Any]) -> list[AnyPass]:
     if data.get("kind") == "region":
         return [RegionPass(str(data["name"]))]
     if data.get("kind") != "inductor":

@@ -31,8 +31,7 @@ def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> Built
     """
     module = build_graph(order.source, order.origin, device=order.device)
     if order.arm == "candidate":
-        passes = [each for item in order.passes for each in passes_of(item)]
-        return build(order.pipeline, module, passes, sample, kernels)
+        return build(order.pipeline, module, passes_of(order.passes), sample, kernels)
     if order.arm == "roundings":
         return BuiltGraph(RoundingSearch(module))
     if order.arm == "float64":
