@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pytest_passbench.kernels.cpp import DType
 from pytest_passbench.plans.launch import Allocate, Copy, Fill, Form, Launch, LaunchPlan, Operand, operands_in
 from pytest_passbench.runner.engine import Engine, PlanFields
 
@@ -19,7 +20,7 @@ ALLOCATE, RELEASE, FILL, COPY, LAUNCH, DESCRIBE = range(6)
 #: arguments are on the stack, in order, in 8 bytes each.
 FLOAT_REGISTERS, INTEGER_REGISTERS = 8, 8 if platform.machine() == "aarch64" else 6
 MAX_WORDS = 64  # of a launch: registers for integers, and words on the stack
-DTYPE_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # ``pb::dtype`` in passbench.h
+DTYPE_CODES = {getattr(torch, name): code for code, name in enumerate(DType.names)}
 _WORD = 8  # bytes
 #: The class of the functions of all libraries that ctypes loads.
 CppFunction: type = type(ctypes.CDLL(None).mprotect).__mro__[1]

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from pytest_passbench.kernels.cpp import CTYPES
 from pytest_passbench.plans.launch import (
     ALIGNMENT_BYTES,
     ITEM_BYTES,
@@ -52,15 +53,6 @@ from pytest_passbench.runner.plan_runtime import (
 )
 from pytest_passbench.suite.allowlist import resolve
 
-_CTYPES: dict[str, Any] = {
-    "pointer": ctypes.c_void_p,
-    "dtype": ctypes.c_int32,
-    "bool": ctypes.c_bool,
-    "float32": ctypes.c_float,
-    "float64": ctypes.c_double,
-    **{f"int{bits}": getattr(ctypes, f"c_int{bits}") for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}": getattr(ctypes, f"c_uint{bits}") for bits in (8, 16, 32, 64)},
-}
 #: The functions that fill the results of a plan without kernels with a constant.
 _CONSTANTS: dict[str, Callable[[torch.Tensor], None]] = {"zeros": zero, "ones": fill_with_ones}
 _NAMES = {"argument": "a", "buffer": "b", "table": "t"}
@@ -127,7 +119,7 @@ class Replayed:
 def cpp_function(library: ctypes.CDLL, name: str, parameters: Sequence[str]) -> Any:
     """Return a kernel of a compiled library, with argument types by the kinds of its parameters."""
     function = getattr(library, name)
-    function.restype, function.argtypes = None, [_CTYPES[kind] for kind in parameters]
+    function.restype, function.argtypes = None, [CTYPES[kind] for kind in parameters]
     return function
 
 
