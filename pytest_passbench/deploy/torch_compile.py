@@ -83,7 +83,7 @@ class _Deployment:
     """The passes of a candidate, and a report of the graphs so far."""
 
     def __init__(self, candidate: str | Path, *, task: str | None = None) -> None:
-        """Load the passes for all tasks of the candidate, or those for ``task``.
+        """Load the passes for all tasks of the candidate, or those for ``task`` if it has a directory for each.
 
         Raises UserError for a folder that is no candidate, and PassError for a pass that cannot be imported.
         """
@@ -308,19 +308,6 @@ def _replace(graph: Graph, other: Graph) -> None:
     graph.output(graph.graph_copy(other, dict(inputs)))
 
 
-def backend(candidate: str | Path, *, task: str | None = None) -> PassBackend:
-    """Return a backend of ``torch.compile`` that applies the passes of a candidate's directory.
-
-    ``task`` names the directory of a candidate that has one for each task. Raises as :class:`PassBackend` does.
-    """
-    return PassBackend(candidate, task=task)
-
-
-def inductor_pass(candidate: str | Path, *, task: str | None = None) -> InductorPass:
-    """Return a value for ``torch._inductor.config.pre_grad_custom_pass``. Raises as :class:`PassBackend` does."""
-    return InductorPass(candidate, task=task)
-
-
 def needs_gradients(graph: GraphModule, inputs: Sequence[Any]) -> bool:
     """Return True if a graph's call on these inputs may record gradients, or computes derivatives itself.
 
@@ -353,3 +340,6 @@ def _makes_leaf(node: Node) -> bool:
     """Return True if a call makes a tensor that needs a gradient."""
     sets = node.target == "requires_grad_" and False not in (*node.args[1:2], *node.kwargs.values())
     return sets or bool(node.kwargs.get("requires_grad"))
+
+
+backend, inductor_pass = PassBackend, InductorPass
