@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
@@ -75,7 +74,7 @@ def apply_passes(
     matched with the graph after TorchInductor's decompositions. ``example_inputs`` give shapes, dtypes and strides.
     Raises PassError for a pass that cannot be applied.
     """
-    patterns = [_prepare(item) if isinstance(item, Pass) else None for item in passes]
+    patterns = [prepare(item) if isinstance(item, Pass) else None for item in passes]
     if batching.is_batched(example_inputs):
         return Rewritten(gm, [PassReport(item.name, miss=_BROKEN_OFF, kind=item.kind) for item in passes])
     is_decomposed = any(isinstance(item, Pass) and item.decomposed for item in passes)
@@ -98,18 +97,6 @@ def apply_passes(
         work.recompile()
         result.module = work
     return result
-
-
-@lru_cache(maxsize=1024)
-def _prepare(item: Pass) -> Pattern:
-    """Return the pass's pattern. It is cached, because ``torch.compile`` may hand over several graphs."""
-    pattern = prepare(item.name, item.pattern)
-    if not isinstance(item.replacement, str):
-        parameters = [str(node.target) for node in item.replacement.placeholders]
-        unknown = [name for name in parameters if name not in pattern.arguments]
-        if unknown:
-            raise item.misfit(f"replacement_args takes {', '.join(unknown)}; pattern has no such argument")
-    return pattern
 
 
 def _check_used(item: Pass, match: Match) -> None:
@@ -174,7 +161,7 @@ class _MatchSplice(Splice):
     def _arguments(self) -> tuple[Any, ...]:
         """Return what ``replacement_args`` returns for the match: nodes of the graph and literals."""
         pattern, traced = self.match.pattern, self.item.arguments
-        by_name = dict(zip(pattern.arguments, pattern.traced.placeholders, strict=True))
+        by_name = {str(node.target): node for node in pattern.traced.placeholders}
         values: dict[Node, Any] = {}
         for node in traced.placeholders:
             if by_name[str(node.target)] in self.match.binding:

@@ -6,8 +6,8 @@ A match asks :class:`Kernels` for a kernel.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Protocol
 
 from torch.fx import Node
@@ -148,13 +148,11 @@ class Pattern:
     returned, or that no operator uses. ``metadata`` are the nodes that only describe tensors.
     """
 
-    name: str
-    arguments: tuple[str, ...]
     traced: Traced
     metadata: set[Node]
     anchor: Node
     roots: tuple[Node, ...]
-    calls: dict[Node, CanonicalCall] = field(default_factory=dict)
+    calls: dict[Node, CanonicalCall]
 
     @property
     def returned(self) -> tuple[Node, ...]:
@@ -163,18 +161,27 @@ class Pattern:
         return tuple(dict.fromkeys(nodes))
 
 
-def prepare(name: str, traced: Traced) -> Pattern:
-    """Prepare a traced pattern. Raises PassError if it returns no value that it computed."""
+@lru_cache(maxsize=1024)
+def prepare(item: Pass) -> Pattern:
+    """Return the pass's pattern. It is cached, because ``torch.compile`` may hand over several graphs.
+
+    Raises PassError if it returns no value that it computed, or has no argument that ``replacement_args`` takes.
+    """
+    traced = item.pattern
     metadata = metadata_nodes(traced.graph)
     live = _live(traced, metadata)
     calls = {node: canonical(node) for node in live}
     returned = [n for n in traced.outputs if n in calls]
     if not returned:
-        raise PassError(name, "pattern returns no value that it computed")
+        raise PassError(item.name, "pattern returns no value that it computed")
     anchor = max(returned, key=live.index)
     others = [n for n in live if n is not anchor and (n in returned or not (set(n.users) & set(live)))]
-    arguments = tuple(str(node.target) for node in traced.placeholders)
-    return Pattern(name, arguments, traced, metadata, anchor, tuple(others), calls)
+    names = {str(node.target) for node in traced.placeholders}
+    handed = () if isinstance(item.replacement, str) else item.replacement.placeholders
+    unknown = [str(node.target) for node in handed if str(node.target) not in names]
+    if unknown:
+        raise item.misfit(f"replacement_args takes {', '.join(unknown)}; pattern has no such argument")
+    return Pattern(traced, metadata, anchor, tuple(others), calls)
 
 
 def _live(traced: Traced, metadata: set[Node]) -> list[Node]:
