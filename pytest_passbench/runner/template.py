@@ -291,15 +291,13 @@ def _serve(channel: socket.socket, message: dict[str, Any], ready: Ready, shared
             harden.keep_descriptors(1, 2, channel.fileno())
         chance = random.Random(message["place"])
         memory.displace(chance, ready.pieces)
-        mutated, outputs = tuple(message["mutated"]), message["outputs"]
         if message["idle"] is not None:
             _idle(ready, message["idle"])
         else:
             _wake(ready)
         if message["audit"]:
             poison(ready.replayed, message["place"], ready.native)
-        native = ready.native if message["native"] else None
-        block = _block(channel, ready, message["calls"], mutated, outputs, shared, native)
+        block = _block(channel, message, ready, shared)
         rehearsal = message["calls"] if message["rehearse"] else 0
         with closing(channel), closing(block):
             spacer = memory.Spacer(chance, sum(ready.sizes))
@@ -323,18 +321,11 @@ def _idle(ready: Ready, contents: str) -> None:
         ready.native.idle()
 
 
-def _block(
-    channel: socket.socket,
-    ready: Ready,
-    calls: int,
-    mutated: tuple[int, ...],
-    outputs: int,
-    shared: Sequence[int],
-    native: NativeBlock | None,
-) -> PythonBlock:
+def _block(channel: socket.socket, message: dict[str, Any], ready: Ready, shared: Sequence[int]) -> PythonBlock:
     """Return the block of a runner. If a device cannot make it, tell the judge why, and end the process."""
-    if native is not None:
-        return EngineBlock(native, ready.pages, calls, outputs)
+    calls, mutated, outputs = message["calls"], tuple(message["mutated"]), message["outputs"]
+    if message["native"] and ready.native is not None:
+        return EngineBlock(ready.native, ready.pages, calls, outputs)
     if not is_cuda(ready.device):
         return PythonBlock(ready.call, ready.pages, calls, mutated, outputs)
     from pytest_passbench.runner.cuda.block import CudaBlock
