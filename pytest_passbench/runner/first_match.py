@@ -69,14 +69,11 @@ class _GraphMatcher(AskedKernels):
 
 
 def main(message: dict[str, Any], fds: list[int]) -> None:
-    """Answer one order after another until the judge hangs up."""
+    """Answer one order after another. Raises ProtocolError when the judge hangs up."""
     channel = socket.socket(fileno=fds[0])
     enclose(fds[1], message["limits"])
     if is_cuda(message["device"]):
         open_device(message["device"])
     matcher = _GraphMatcher(channel, message["device"], message["passes"])
-    try:
-        while True:
-            send(channel, matcher.answer(receive(channel)[0]))
-    except ProtocolError:
-        return
+    while True:
+        send(channel, matcher.answer(receive(channel)[0]))

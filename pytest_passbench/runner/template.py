@@ -73,10 +73,10 @@ class Failure(Exception):
 
 
 def main(message: dict[str, Any], fds: list[int]) -> None:
-    """Build the program that ``message`` orders, and serve requests for forks until the judge hangs up.
+    """Build the program that ``message`` orders, and serve requests for forks.
 
     On a device, a process without code of a candidate goes on with the next order after that. Making a context takes
-    longer than most measurements.
+    longer than most measurements. Raises ProtocolError when the judge hangs up.
     """
     channel, pages_fd = socket.socket(fileno=fds[0]), fds[1]
     enclose(fds[2], message["limits"])
@@ -93,15 +93,10 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
         if first:
             ready.pieces = memory.release()  # last, since even a report's length moves the heap's end
         _fork_on_request(channel, ready)
-        if not ready.lasting:
-            return
         os.close(ready.null)
         ready, first = None, False
         _forget()
-        try:
-            message, fds = receive(channel)
-        except ProtocolError:
-            return
+        message, fds = receive(channel)
         ready = _build(channel, message, fds[0])
 
 
@@ -226,14 +221,12 @@ def _explained(error: BaseException) -> str:
 
 
 def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
+    """Fork a process for each request. A process that lasts serves the first one itself, and then returns."""
     while True:
         # This process stops itself, until the judge continues it. To stop at a signal of the judge, it would need the
         # core once more, and a new runner may hold the core by then.
         os.kill(os.getpid(), signal.SIGSTOP)
-        try:
-            message, fds = receive(channel)
-        except ProtocolError:
-            return
+        message, fds = receive(channel)
         if message["op"] == "reap":
             send(channel, {"ended": reap()})
             continue
