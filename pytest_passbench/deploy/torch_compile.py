@@ -16,7 +16,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.deploy.passes import DeployedPasses, open_directory
-from pytest_passbench.deploy.sizes import SizedGraph, with_numbers
+from pytest_passbench.deploy.sizes import for_all_sizes, with_numbers
 from pytest_passbench.rewrite.apply import apply_passes
 from pytest_passbench.rewrite.meta import copied, forget_values, storages
 from pytest_passbench.rewrite.opaque import opaque, with_strides
@@ -109,7 +109,7 @@ class PassBackend(_Deployment):
     def __call__(self, graph: GraphModule, example_inputs: Sequence[Any]) -> GraphFunction:
         """Return the graph with its passes, as a function for ``torch.compile``."""
         if any(isinstance(value, torch.SymInt) for value in example_inputs):
-            return SizedGraph(graph, self._with_passes)
+            return for_all_sizes(graph, self._with_passes)
         return self._with_passes(graph, example_inputs)
 
     def _with_passes(self, graph: GraphModule, inputs: Sequence[Any]) -> GraphFunction:

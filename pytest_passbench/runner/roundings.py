@@ -24,26 +24,22 @@ BETTER = 0.98  # a new set of roundings must leave less than this share of the d
 _CASTS = ("half", "bfloat16")
 
 
-class RoundingSearch:
-    """The search on one call. It is called with the graph's inputs, followed by an answer's outputs.
+def rounding_search(module: GraphModule) -> Callable[..., tuple[torch.Tensor]]:
+    """Return the search on one call, as a function of the graph's inputs, followed by an answer's outputs.
 
     The result is one tensor of int64: the number of elements in which the answer differs from eager, the same for the
     best variant, and the positions (from 0) of the graph's nodes that this variant does not round. Later calls return
     the same result. It is two zeros for a graph that writes in place.
     """
+    results = [torch.zeros(2, dtype=torch.int64)] if _changes_in_place(module) else []
+    count = len(module.graph.find_nodes(op="placeholder"))
 
-    def __init__(self, module: GraphModule) -> None:
-        self._module = module
-        self._result = torch.zeros(2, dtype=torch.int64)
-        self._done = _changes_in_place(module)
+    def search(*values: torch.Tensor) -> tuple[torch.Tensor]:
+        if not results:
+            results.append(torch.tensor(_search(module, values[:count], values[count:])))
+        return (results[0].clone(),)
 
-    def __call__(self, *values: torch.Tensor) -> tuple[torch.Tensor]:
-        """Return the result for these inputs and outputs."""
-        if not self._done:
-            self._done = True
-            count = sum(node.op == "placeholder" for node in self._module.graph.nodes)
-            self._result = torch.tensor(_search(self._module, values[:count], values[count:]))
-        return (self._result.clone(),)
+    return search
 
 
 def _changes_in_place(module: GraphModule) -> bool:
