@@ -16,7 +16,7 @@ from torch.fx.node import map_arg
 from pytest_passbench.core.record import PassReport
 from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.plans.graphs import opaque_call
-from pytest_passbench.plans.launch import MAX_ARGUMENTS, Request
+from pytest_passbench.plans.launch import MAX_ARGUMENTS
 from pytest_passbench.plans.regions import graph_text, is_described
 from pytest_passbench.rewrite.decomposed import decomposed
 from pytest_passbench.rewrite.effects import hazards, thread_inplace
@@ -191,13 +191,12 @@ class _MatchSplice(Splice):
         """Add the call of the kernel, and return the new node for each returned node of the match."""
         calls, traced, binding = self.match.pattern.calls, self.match.pattern.traced, self.match.binding
         sequence = isinstance(traced.result, (tuple, list))
-        tensors, arguments = self.tensors(self._arguments())
         bound = [binding.get(out) if isinstance(out, Node) else out for out in traced.outputs]
         nodes = [binding[out] if isinstance(out, Node) and out in calls else None for out in traced.outputs]
-        request = self.request(arguments, tuple(tensors.values()), nodes, sequence)
+        request, tensors = self.request(self._arguments(), nodes, sequence)
         values = tuple(value_of(b) if isinstance(b, Node) else b for b in bound)
-        new = self.call(self.kernels.kernel(request), tuple(tensors), values if sequence else values[0])
-        return self.results(new, nodes, sequence)
+        value = values if sequence else values[0]
+        return self.call(self.kernels.kernel(request), tensors, value, nodes, sequence)
 
 
 def _value(node: Node, values: dict[Node, Any]) -> Any:
@@ -258,7 +257,8 @@ class RegionSplice(Splice):
             raise LeftToEager(effects)
         super().__init__(name, ordered, effects, target, kernels)
         self._check()
-        self.kernel: Kernel = kernels.kernel(self._request())
+        request, _tensors = self.request(self.inputs, self.outputs, sequence=True)
+        self.kernel: Kernel = kernels.kernel(replace(request, region=self._text()))
 
     def _check(self) -> None:
         """Raise LeftToEager unless all inputs and results are tensors that a plan can have, and a result is used."""
@@ -270,11 +270,6 @@ class RegionSplice(Splice):
                     raise LeftToEager(f"the {what} {node.name} is no tensor that a kernel takes")
         if not self.outputs:
             raise LeftToEager("nothing uses its results")
-
-    def _request(self) -> Request:
-        tensors, arguments = self.tensors(self.inputs)
-        request = self.request(arguments, tuple(tensors.values()), self.outputs, sequence=True)
-        return replace(request, region=self._text())
 
     def _text(self) -> str:
         """Return the region as the text of a graph of its own, without names, so equal regions have equal texts."""
@@ -290,4 +285,4 @@ class RegionSplice(Splice):
 
     def _results(self) -> dict[Node, Node]:
         value = tuple(value_of(node) for node in self.outputs)
-        return self.results(self.call(self.kernel, self.inputs, value), self.outputs, sequence=True)
+        return self.call(self.kernel, self.inputs, value, self.outputs, sequence=True)
