@@ -53,9 +53,9 @@ class _Factories(TorchFunctionMode):
 
 
 def _has_proxy(value: Any) -> bool:
-    proxies = list[Any]()
-    map_aggregate(value, lambda item: proxies.append(item) if isinstance(item, Proxy) else None)
-    return bool(proxies)
+    leaves = list[Any]()
+    map_aggregate(value, leaves.append)
+    return any(isinstance(leaf, Proxy) for leaf in leaves)
 
 
 class _InPlaceProxy(Proxy):
