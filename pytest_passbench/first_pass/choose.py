@@ -12,7 +12,7 @@ from pytest_passbench.core.task import Task
 from pytest_passbench.first_pass.forms import GraphForm, forms
 from pytest_passbench.first_pass.parts import Part, part, parts, reason
 from pytest_passbench.fusion import Unsupported
-from pytest_passbench.suite.opnames import is_metadata, op_name
+from pytest_passbench.suite.opnames import is_metadata, op_name, operator_names
 
 APART, NOT_REQUESTED = "it stands apart from the matched run", "it is not among the requested operators"
 
@@ -33,7 +33,7 @@ class Choice:
         self, where: str, form: GraphForm, candidates: Iterator[Part], reasons: dict[Node, str], other: str
     ) -> None:
         self.where, self.form, self.candidates, self.reasons, self.other = where, form, candidates, reasons, other
-        names = dict.fromkeys(op_name(node) for node in form.operators if not is_metadata(node))
+        names = dict.fromkeys(operator_names(form.operators))
         self.next("; ".join(dict.fromkeys(reasons.values())) or ", ".join(names))
 
     def reason(self, node: Node) -> str:
@@ -108,7 +108,7 @@ def span(form: GraphForm, nodes: Sequence[Node]) -> str:
 
 def operators(nodes: Sequence[Node]) -> str:
     """Return the operators of a run in words."""
-    return ", ".join(op_name(node) for node in nodes if not is_metadata(node))
+    return ", ".join(operator_names(nodes))
 
 
 def _remedy(form: GraphForm, reasons: dict[Node, str]) -> str:

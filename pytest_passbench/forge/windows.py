@@ -23,7 +23,7 @@ from pytest_passbench.forge.clean import is_heavy
 from pytest_passbench.forge.corpus import Corpus, Graph
 from pytest_passbench.forge.decompose import GraphPiece, calls, connected, cut
 from pytest_passbench.forge.normal_form import digest
-from pytest_passbench.suite.opnames import is_metadata, is_random, op_name
+from pytest_passbench.suite.opnames import is_metadata, is_random, op_name, operator_names
 
 MAX_MERGES = 4000
 MAX_RUNS, MAX_RUN_OPERATORS = 16, 24
@@ -65,7 +65,7 @@ def names(graph: Graph) -> list[str]:
 
 def real_ops(graph: Graph, start: int, end: int) -> Ops:
     """Return the names of a window's operators that work on elements, as a task's header lists them."""
-    return tuple(op_name(node) for node in calls(graph.graph)[start:end] if not is_metadata(node))
+    return tuple(operator_names(calls(graph.graph)[start:end]))
 
 
 def window(graphs: Sequence[Graph], place: int, start: int, end: int, kind: str) -> Iterator[Window]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
@@ -28,15 +29,20 @@ from pytest_passbench.rewrite.meta import (
     metadata_nodes,
     planned_form,
     record_values,
+    storages,
     value_of,
 )
-from pytest_passbench.rewrite.operators import added_name, is_work, operator_names
 from pytest_passbench.rewrite.passes import AnyPass, Kernel, Kernels, LeftToEager, Pass, PassError, Pattern, prepare
 from pytest_passbench.rewrite.splice import Splice
 from pytest_passbench.suite import batching
 from pytest_passbench.suite.allowlist import METHODS, spelling
+from pytest_passbench.suite.opnames import is_metadata, operator_names
 
 _BROKEN_OFF = "torch.compile breaks the graph off at a torch.vmap level; --passbench-pipeline=direct keeps it whole"
+_DROPOUTS = frozenset({
+    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "feature_alpha_dropout",
+})  # fmt: skip
+_CASTS = frozenset({"to", "type_as"})  # the canonical names of ``x.float()``, ``x.type(y)`` and the like
 
 
 @dataclass
@@ -86,7 +92,7 @@ def apply_passes(
     record_values(work, example_inputs)
     fold_metadata(work)
     target = Target(work)
-    result = Rewritten(gm, operators=operator_names(list(target.calls)))
+    result = Rewritten(gm, operators=operator_names(target.calls))
     for item, pattern in zip(passes, patterns, strict=True):
         if isinstance(item, Pass) and pattern is not None:
             result.reports.append(_apply(item, pattern, target, kernels, result))
@@ -132,9 +138,23 @@ def _count(report: PassReport, splice: Splice, result: Rewritten) -> None:
     """Note a match of a pass, which is about to be replaced."""
     report.matches += 1
     report.operators += operator_names(splice.replaced)
-    if any(is_work(splice.target, node) for node in splice.replaced):
+    if any(_is_work(splice.target, node) for node in splice.replaced):
         result.working.add(report.name)
     result.places.append((report.name, tuple(node.name for node in splice.nodes)))
+
+
+def _is_work(target: Target, node: Node) -> bool:
+    """Return True if a node computes or moves elements: it is no view, no cast and no dropout in eval mode."""
+    made = target.calls[node]
+    if made.op in _CASTS or (made.op in _DROPOUTS and made.args.get("training") is False) or is_metadata(node):
+        return False
+    return made.inplace or not _is_view(value_of(node), [value_of(source) for source in node.all_input_nodes])
+
+
+def _is_view(value: Any, sources: Sequence[Any]) -> bool:
+    """Return True if a value has tensors, and all of them lie in the memory of ``sources``."""
+    memory = storages(value)
+    return bool(memory) and memory <= storages(tuple(sources))
 
 
 def _apply_regions(name: str, target: Target, kernels: Kernels, result: Rewritten) -> PassReport:
@@ -184,7 +204,7 @@ class _MatchSplice(Splice):
         new = self.graph.create_node(node.op, node.target, args, kwargs)
         meta = call(node, lambda n: _value(n, values))
         new.meta.update(passbench=meta, passbench_new=True)
-        self.computed.append(added_name(name, meta, [_value(n, values) for n in node.all_input_nodes]))
+        self.computed.append(_added_name(name, meta, [_value(n, values) for n in node.all_input_nodes]))
         return new
 
     def _results(self) -> dict[Node, Node]:
@@ -203,6 +223,16 @@ def _value(node: Node, values: dict[Node, Any]) -> Any:
     """Return the recorded value of a node of ``replacement_args``. Raises KeyError if it stands for no value."""
     value = values[node]
     return value_of(value) if isinstance(value, Node) else value
+
+
+def _added_name(name: str, value: Any, sources: Sequence[Any]) -> str:
+    """Return the name of an operator that ``replacement_args`` adds, with what it computes: a cast, or an index."""
+    if _is_view(value, sources) or not isinstance(value, torch.Tensor):
+        return name
+    before = next((source for source in sources if isinstance(source, torch.Tensor)), value)
+    if name in _CASTS and before.dtype != value.dtype:
+        return f"{name} (a cast)"
+    return f"{name} (an index that is not a slice)" if name == "getitem" else name
 
 
 def replace_regions(name: str, target: Target, kernels: Kernels, left: list[str]) -> Iterator[RegionSplice]:
@@ -250,7 +280,7 @@ class RegionSplice(Splice):
         ordered = tuple(sorted(nodes, key=target.order.__getitem__))
         self.outputs = tuple(node for node in ordered if not inside.issuperset(node.users))
         self.inputs = tuple(dict.fromkeys(s for node in ordered for s in node.all_input_nodes if s not in inside))
-        if not any(is_work(target, node) for node in ordered):
+        if not any(_is_work(target, node) for node in ordered):
             raise LeftToEager("it only moves or describes data")
         effects = hazards(ordered, set(self.outputs), target.order)
         if isinstance(effects, str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -162,9 +162,14 @@ def _may_be_number(node: torch.fx.Node) -> bool:
     return not is_item or op_name(source) in METADATA_OPS
 
 
+def operator_names(nodes: Iterable[torch.fx.Node]) -> list[str]:
+    """Return the names of the operators that work on elements, in order. Tuple items are left out."""
+    return [op_name(node) for node in nodes if not is_metadata(node)]
+
+
 def operator_sequence(gm: torch.fx.GraphModule) -> tuple[str, ...]:
-    """Return the names of the operators that work on elements, in graph order, as ``ops`` in a task's header."""
-    return tuple(op_name(n) for n in gm.graph.nodes if not is_metadata(n))
+    """Return the names of a graph's operators that work on elements, as ``ops`` in a task's header."""
+    return tuple(operator_names(gm.graph.nodes))
 
 
 def is_random(node: torch.fx.Node) -> bool:
