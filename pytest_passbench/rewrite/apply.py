@@ -145,10 +145,12 @@ def _count(report: PassReport, splice: Splice, result: Rewritten) -> None:
 
 def _is_work(target: Target, node: Node) -> bool:
     """Return True if a node computes or moves elements: it is no view, no cast and no dropout in eval mode."""
-    made = target.calls[node]
-    if made.op in _CASTS or (made.op in _DROPOUTS and made.args.get("training") is False) or is_metadata(node):
+    node_call = target.calls[node]
+    if is_metadata(node) or node_call.op in _CASTS:
         return False
-    return made.inplace or not _is_view(value_of(node), [value_of(source) for source in node.all_input_nodes])
+    if node_call.op in _DROPOUTS and node_call.args.get("training") is False:
+        return False
+    return node_call.inplace or not _is_view(value_of(node), [value_of(source) for source in node.all_input_nodes])
 
 
 def _is_view(value: Any, sources: Sequence[Any]) -> bool:
