@@ -118,14 +118,15 @@ class PassBackend(_Deployment):
         It leaves the program's random generators as they are: with dynamic sizes, it runs within a call.
         """
         record = self._next_graph()
+        eager: GraphFunction = graph.forward
         if needs_gradients(graph, inputs):
             _warn(record, f"a graph that needs gradients runs in eager {_NO_GRAD}")
-            return _function(graph)
+            return eager
         devices = {value.device for value in inputs if isinstance(value, torch.Tensor) and value.is_cuda}
         with torch.random.fork_rng(devices), torch.inference_mode(False), torch.no_grad():  # tensors have versions
             module, written = applied(graph, inputs, self._source, record)
         forget_values(module)
-        return _guarded(graph, module, written, record) if module is not graph else _function(graph)
+        return _guarded(eager, module.forward, written, record) if module is not graph else eager
 
 
 def applied(
@@ -216,18 +217,14 @@ def _differ(value: Any, copy: Any) -> bool:
     return not torch.equal(memory, other)
 
 
-def _function(module: GraphModule) -> GraphFunction:
-    function: GraphFunction = module.forward
-    return function
-
-
-def _guarded(graph: GraphModule, module: GraphModule, written: Sequence[int], record: AppliedGraph) -> GraphFunction:
+def _guarded(
+    eager: GraphFunction, rewritten: GraphFunction, written: Sequence[int], record: AppliedGraph
+) -> GraphFunction:
     """Return a rewritten graph that changes the inputs at the places ``written``.
 
     A call runs in eager if such an input shares memory with another, which the passes did not see. So does one with
     arguments that no plan fits, unless an input may have changed by then.
     """
-    rewritten, eager = module.forward, graph.forward
 
     def call(*inputs: Any) -> Any:
         if written and _shared(inputs, written):
