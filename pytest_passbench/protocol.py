@@ -8,7 +8,6 @@ No message is ever unpickled.
 
 from __future__ import annotations
 
-import array
 import json
 import os
 import socket
@@ -159,9 +158,8 @@ def send(channel: socket.socket, message: dict[str, Any], fds: tuple[int, ...] =
     """
     body = json.dumps(message).encode()
     data = LENGTH.pack(len(body)) + body
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
     try:
-        sent = channel.sendmsg([data], rights)
+        sent = socket.send_fds(channel, [data], fds)
         if sent < len(data):  # if all was sent, the other side may be gone already, and sending nothing would fail
             channel.sendall(data[sent:])
     except TimeoutError:
@@ -197,7 +195,7 @@ def read_exactly(
     Up to ``max_fds`` file descriptors that come with them are added to ``fds``. The kernel drops others, unopened.
     Raises ProtocolError if the other side is gone, TimeoutError.
     """
-    parts, room = bytearray(), socket.CMSG_SPACE(4 * max_fds) if max_fds else 0
+    parts = bytearray()
     while len(parts) < count:
         if deadline is not None:
             left = deadline - time.monotonic()
@@ -205,21 +203,16 @@ def read_exactly(
                 raise TimeoutError("the message took too long")
             channel.settimeout(left)
         try:
-            data, ancillary, _flags, _address = channel.recvmsg(count - len(parts), room)
+            if max_fds:
+                data, descriptors, _flags, _address = socket.recv_fds(channel, count - len(parts), max_fds)
+                fds += descriptors
+            else:
+                data = channel.recv(count - len(parts))
         except TimeoutError:
             raise
         except OSError as error:
             raise ProtocolError(f"receiving failed: {error}") from error
-        fds.extend(_descriptors(ancillary))
         if not data:
             raise ProtocolError("the other side is gone")
         parts += data
     return bytes(parts)
-
-
-def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    descriptors = array.array("i")
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
-    return list(descriptors)

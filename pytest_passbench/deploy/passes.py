@@ -22,7 +22,7 @@ from pytest_passbench.plans.launch import CppKernel, LaunchPlan, Request, Result
 from pytest_passbench.plans.written import written
 from pytest_passbench.reader import launches
 from pytest_passbench.reader.importing import load_passes
-from pytest_passbench.reader.local import LocalKernels, as_passes, local_regions
+from pytest_passbench.reader.local import LocalKernels, as_passes
 from pytest_passbench.reader.main import record
 from pytest_passbench.rewrite.passes import AnyPass, Kernel, LeftToEager, PassError
 from pytest_passbench.runner.engine import Engine
@@ -50,7 +50,7 @@ class DeployedPasses:
 
     def regions(self, name: str, graph: str) -> list[list[str]]:
         """Return the regions of a graph that a pass supports. Raises PassError if it fails."""
-        return local_regions(self._recorded[name], graph)
+        return self._local.regions(name, graph)
 
     def kernel(self, request: Request) -> Kernel:
         """Return a callable that takes the request's tensors.
@@ -69,7 +69,7 @@ class DeployedPasses:
             if request.region and isinstance(error, NotImplementedError):
                 raise LeftToEager(str(error)) from error
             return _checked(request, self._local.kernel(request))
-        _check(request, [(operand.form.dtype, operand.form.shape) for operand in plan.returns])
+        _check(request, [Result(operand.form.dtype, operand.form.shape) for operand in plan.returns])
         try:
             return replayed(request, plan, kernels, _engine())
         except (PassError, WrongArgument) as error:
@@ -129,19 +129,17 @@ def _checked(request: Request, wrapper: Kernel) -> Kernel:
         except Exception as error:
             raise PassError(request.name, f"its wrapper raised {type(error).__name__}: {error}") from error
         results = values if request.sequence else (values,)
-        _check(request, [(str(value.dtype).removeprefix("torch."), tuple(value.shape)) for value in results])
+        _check(request, [Result(str(value.dtype).removeprefix("torch."), tuple(value.shape)) for value in results])
         return values
 
     return call
 
 
-def _check(request: Request, returned: Iterable[tuple[str, tuple[int, ...]]]) -> None:
-    """Raise PassError unless values of these dtypes and shapes are what the matched operators give."""
-    for value, result in zip(returned, request.results, strict=False):
-        if result is not None and Result(*value) != result:
-            dtype, shape = value
-            expected = f"{result.dtype} {list(result.shape)}"
-            raise PassError(request.name, f"its wrapper returns {dtype} {list(shape)}, the graph needs {expected}")
+def _check(request: Request, returned: Iterable[Result]) -> None:
+    """Raise PassError unless a wrapper's results are what the matched operators give."""
+    for actual, expected in zip(returned, request.results, strict=False):
+        if expected is not None and actual != expected:
+            raise PassError(request.name, f"its wrapper returns {actual}, the graph needs {expected}")
 
 
 @contextlib.contextmanager

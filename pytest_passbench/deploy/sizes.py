@@ -14,29 +14,27 @@ from torch.fx.node import map_arg
 from pytest_passbench.rewrite.meta import ARITHMETIC
 
 MAX_SIZES = 8  # sets of sizes of a graph: passes are applied anew for each
+Build = Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]
 _ARITHMETIC = ARITHMETIC.union(filter(callable, (*vars(operator).values(), *vars(math).values())))
 
 
-class SizedGraph:
-    """A graph whose inputs include sizes.
+def for_all_sizes(graph: GraphModule, build: Build) -> Callable[..., Any]:
+    """Return a graph whose inputs include sizes, as a function of inputs of any sizes.
 
     ``build`` returns a function for a graph with numbers in place of sizes, and for its inputs. At most
     :data:`MAX_SIZES` sets of sizes have a function of their own. Others run the graph itself.
     """
+    functions: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
-    def __init__(self, graph: GraphModule, build: Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]) -> None:
-        self._graph, self._build = graph, build
-        self._functions: dict[tuple[Any, ...], Callable[..., Any]] = {}
-
-    def __call__(self, *inputs: Any) -> Any:
-        """Return the graph's outputs for inputs of any sizes."""
+    def call(*inputs: Any) -> Any:
         key = tuple(_layout(value) for value in inputs)
-        function = self._functions.get(key)
-        if function is None:
-            if len(self._functions) >= MAX_SIZES:
-                return self._graph.forward(*inputs)
-            function = self._functions[key] = self._build(specialised(self._graph, inputs), inputs)
-        return function(*inputs)
+        if key not in functions:
+            if len(functions) >= MAX_SIZES:
+                return graph.forward(*inputs)
+            functions[key] = build(specialised(graph, inputs), inputs)
+        return functions[key](*inputs)
+
+    return call
 
 
 def _layout(value: Any) -> Any:

@@ -16,7 +16,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.deploy.passes import DeployedPasses, open_directory
-from pytest_passbench.deploy.sizes import SizedGraph, with_numbers
+from pytest_passbench.deploy.sizes import for_all_sizes, with_numbers
 from pytest_passbench.rewrite.apply import apply_passes
 from pytest_passbench.rewrite.meta import copied, forget_values, storages
 from pytest_passbench.rewrite.opaque import opaque, with_strides
@@ -83,7 +83,7 @@ class _Deployment:
     """The passes of a candidate, and a report of the graphs so far."""
 
     def __init__(self, candidate: str | Path, *, task: str | None = None) -> None:
-        """Load the passes for all tasks of the candidate, or those for ``task``.
+        """Load the passes for all tasks of the candidate, or those for ``task`` if it has a directory for each.
 
         Raises UserError for a folder that is no candidate, and PassError for a pass that cannot be imported.
         """
@@ -109,7 +109,7 @@ class PassBackend(_Deployment):
     def __call__(self, graph: GraphModule, example_inputs: Sequence[Any]) -> GraphFunction:
         """Return the graph with its passes, as a function for ``torch.compile``."""
         if any(isinstance(value, torch.SymInt) for value in example_inputs):
-            return SizedGraph(graph, self._with_passes)
+            return for_all_sizes(graph, self._with_passes)
         return self._with_passes(graph, example_inputs)
 
     def _with_passes(self, graph: GraphModule, inputs: Sequence[Any]) -> GraphFunction:
@@ -118,14 +118,15 @@ class PassBackend(_Deployment):
         It leaves the program's random generators as they are: with dynamic sizes, it runs within a call.
         """
         record = self._next_graph()
+        eager: GraphFunction = graph.forward
         if needs_gradients(graph, inputs):
             _warn(record, f"a graph that needs gradients runs in eager {_NO_GRAD}")
-            return _function(graph)
+            return eager
         devices = {value.device for value in inputs if isinstance(value, torch.Tensor) and value.is_cuda}
         with torch.random.fork_rng(devices), torch.inference_mode(False), torch.no_grad():  # tensors have versions
             module, written = applied(graph, inputs, self._source, record)
         forget_values(module)
-        return _guarded(graph, module, written, record) if module is not graph else _function(graph)
+        return _guarded(eager, module.forward, written, record) if module is not graph else eager
 
 
 def applied(
@@ -216,18 +217,14 @@ def _differ(value: Any, copy: Any) -> bool:
     return not torch.equal(memory, other)
 
 
-def _function(module: GraphModule) -> GraphFunction:
-    function: GraphFunction = module.forward
-    return function
-
-
-def _guarded(graph: GraphModule, module: GraphModule, written: Sequence[int], record: AppliedGraph) -> GraphFunction:
+def _guarded(
+    eager: GraphFunction, rewritten: GraphFunction, written: Sequence[int], record: AppliedGraph
+) -> GraphFunction:
     """Return a rewritten graph that changes the inputs at the places ``written``.
 
     A call runs in eager if such an input shares memory with another, which the passes did not see. So does one with
     arguments that no plan fits, unless an input may have changed by then.
     """
-    rewritten, eager = module.forward, graph.forward
 
     def call(*inputs: Any) -> Any:
         if written and _shared(inputs, written):
@@ -308,19 +305,6 @@ def _replace(graph: Graph, other: Graph) -> None:
     graph.output(graph.graph_copy(other, dict(inputs)))
 
 
-def backend(candidate: str | Path, *, task: str | None = None) -> PassBackend:
-    """Return a backend of ``torch.compile`` that applies the passes of a candidate's directory.
-
-    ``task`` names the directory of a candidate that has one for each task. Raises as :class:`PassBackend` does.
-    """
-    return PassBackend(candidate, task=task)
-
-
-def inductor_pass(candidate: str | Path, *, task: str | None = None) -> InductorPass:
-    """Return a value for ``torch._inductor.config.pre_grad_custom_pass``. Raises as :class:`PassBackend` does."""
-    return InductorPass(candidate, task=task)
-
-
 def needs_gradients(graph: GraphModule, inputs: Sequence[Any]) -> bool:
     """Return True if a graph's call on these inputs may record gradients, or computes derivatives itself.
 
@@ -353,3 +337,6 @@ def _makes_leaf(node: Node) -> bool:
     """Return True if a call makes a tensor that needs a gradient."""
     sets = node.target == "requires_grad_" and False not in (*node.args[1:2], *node.kwargs.values())
     return sets or bool(node.kwargs.get("requires_grad"))
+
+
+backend, inductor_pass = PassBackend, InductorPass

@@ -62,12 +62,10 @@ def columns(task: Task, parts: dict[str, Part]) -> dict[str, list[Column]]:
 def _as_pass(name: str, part: Part) -> Pass:
     pattern, arguments = Graph(), Graph()
     copies = {argument: pattern.placeholder(part.names[argument]) for argument in part.arguments}
-    placeholders = tuple(copies.values())
     for node in part.nodes:
         copies[node] = pattern.node_copy(node, copies.__getitem__)
     results = tuple(copies[node] for node in part.returned)
     pattern.output(results if len(results) > 1 else results[0])
-    handed = tuple(arguments.placeholder(part.names[argument]) for argument in part.arguments)
-    arguments.output(handed)
+    arguments.output(tuple(arguments.placeholder(part.names[argument]) for argument in part.arguments))
     thread_inplace(pattern)
-    return Pass(name, Traced(pattern, placeholders), Traced(arguments, handed))
+    return Pass(name, Traced(pattern), Traced(arguments))

@@ -58,8 +58,8 @@ def scaled(spec: TensorSpec, factor: float) -> TensorSpec:
 
 def with_statistics(spec: TensorSpec, change: Callable[[float], float]) -> TensorSpec:
     """Return ``spec`` with ``change`` of each of its statistics."""
-    known = {name: getattr(spec, name) for name in ("mean", "std", "min", "max") if getattr(spec, name) is not None}
-    changed: dict[str, Any] = {name: change(number) for name, number in known.items()}
+    statistics = {name: getattr(spec, name) for name in ("mean", "std", "min", "max")}
+    changed: dict[str, Any] = {name: change(number) for name, number in statistics.items() if number is not None}
     return dataclasses.replace(spec, **changed)
 
 

@@ -12,7 +12,7 @@ import multiprocessing as mp
 import resource
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,18 +68,15 @@ def run_jobs(
     its file; its text is added to the line of progress.
     """
     gc.freeze()  # a process's collections would otherwise go through the libraries' objects: 13 % of its time
-    context, waiting, begin = mp.get_context("fork"), iter(jobs), time.monotonic()
+    waiting, begin = iter(jobs), time.monotonic()
     running: dict[mp.process.BaseProcess, tuple[Job, float]] = {}  # with the time at which the process is late
-    failed: list[Job] = []
-    done, exhausted = 0, False
+    done, exhausted, failed = 0, False, list[Job]()
     while running or not exhausted:
         while not exhausted and len(running) < processes:
             job = next(waiting, None) if time.monotonic() - begin < budget else None
             exhausted = job is None
             if job is not None and job.open:
-                attempt = context.Process(target=_attempt, args=(job, processes), daemon=True)
-                attempt.start()
-                running[attempt] = (job, time.monotonic() + timeout)
+                running[_started(job, processes)] = (job, time.monotonic() + timeout)
         for process in [p for p in running if not p.is_alive() or time.monotonic() > running[p][1]]:
             job, _ = running.pop(process)
             _finish(process, job, timeout)
@@ -90,12 +87,22 @@ def run_jobs(
                 failed.append(job)
                 progress.note(f"[{done}] {job.name}: {reason(job.failure)}")
         time.sleep(POLL_SECONDS)
-    if done:
-        folder = failed[-1].failure.parent if failed else None
-        reasons = f"; the reasons of {len(failed)} failures lie in {folder}/*{FAILED}"
-        progress.note(f"{done} jobs ended{reasons if failed else ''}")
     gc.unfreeze()
+    if done:
+        progress.note(f"{done} jobs ended{_place_of_reasons(failed)}")
     return [job.name for job in failed]
+
+
+def _started(job: Job, processes: int) -> mp.process.BaseProcess:
+    process = mp.get_context("fork").Process(target=_attempt, args=(job, processes), daemon=True)
+    process.start()
+    return process
+
+
+def _place_of_reasons(failed: Sequence[Job]) -> str:
+    if not failed:
+        return ""
+    return f"; the reasons of {len(failed)} failures lie in {failed[-1].failure.parent}/*{FAILED}"
 
 
 def limit_memory(processes: int) -> None:

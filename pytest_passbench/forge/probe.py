@@ -144,9 +144,9 @@ def suits(seconds: float) -> bool:
 def unnoticed(probe: Probe, node: fx.Node, value: Any) -> bool:
     """Return True if all outputs are correct at t = NOTICING_T although ``node`` had the value ``value``."""
     touched = reached([node, probe.pure.graph.output_node()], lambda other: other.users)
-    known = {other: held for other, held in probe.values.items() if other not in touched}
+    unchanged = {other: item for other, item in probe.values.items() if other not in touched}
     with torch.no_grad():  # only nodes that depend on the changed one are computed again
-        answers = fx.Interpreter(probe.pure, garbage_collect_values=False).run(initial_env={**known, node: value})
+        answers = fx.Interpreter(probe.pure, garbage_collect_values=False).run(initial_env={**unchanged, node: value})
     return all(map(same, answers, probe.outputs))
 
 

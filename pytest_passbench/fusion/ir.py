@@ -171,9 +171,9 @@ class Loops:
         """
         dims = list(zip(self.dimensions(), self.home, strict=True))
         every = [(size, at) for (size, _reduced), at in dims]
-        ones = [(1, self.zero) if reduced else (size, at) for (size, reduced), at in dims]
+        with_ones = [(1, self.zero) if reduced else (size, at) for (size, reduced), at in dims]
         unreduced = [(size, at) for (size, reduced), at in dims if not reduced]
-        for form in (every, ones, unreduced):
+        for form in (every, with_ones, unreduced):
             yield tuple(size for size, _at in form), tuple(at for _size, at in form)
         if self == Loops((1,)):
             yield (), ()
@@ -278,8 +278,8 @@ class Nest:
 
 def below(stores: tuple[Store, ...]) -> list[Expression]:
     """Return all expressions that stores need, operands first."""
-    needed = reached((store.value for store in stores), lambda expression: expression.operands)
-    return sorted(needed, key=lambda expression: expression.number)
+    expressions = reached((store.value for store in stores), lambda expression: expression.operands)
+    return sorted(expressions, key=lambda expression: expression.number)
 
 
 def accesses(stores: tuple[Store, ...]) -> list[Access]:

@@ -68,12 +68,14 @@ class DType:
         return cls._codes.setdefault(value, ctypes.c_int32(cls.names.index(name)))
 
 
-_TYPES: dict[str, Any] = {
-    **{signatures.VOID: None, signatures.POINTER: Pointer, signatures.DTYPE: DType},
+#: The C type of each kind of parameter or result.
+CTYPES: dict[str, Any] = {
+    **{signatures.VOID: None, signatures.POINTER: _void_p, signatures.DTYPE: ctypes.c_int32},
     **{"float64": ctypes.c_double, "float32": ctypes.c_float, "bool": ctypes.c_bool},
     **{f"int{bits}": getattr(ctypes, f"c_int{bits}") for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": getattr(ctypes, f"c_uint{bits}") for bits in (8, 16, 32, 64)},
 }
+_PARAMETERS = {**CTYPES, signatures.POINTER: Pointer, signatures.DTYPE: DType}
 
 
 class CppLibrary:
@@ -106,8 +108,8 @@ class CppLibrary:
         library = ctypes.CDLL(str(self.path))
         for name, signature in self._exports.items():
             function = getattr(library, name)
-            function.restype = _void_p if signature.result == signatures.POINTER else _TYPES[signature.result]
-            function.argtypes = [_TYPES[kind] for kind in signature.parameters]
+            function.restype = CTYPES[signature.result]
+            function.argtypes = [_PARAMETERS[kind] for kind in signature.parameters]
             setattr(self, name, function)
         return self
 

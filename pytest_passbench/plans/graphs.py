@@ -29,15 +29,19 @@ _FORM = Fields({"arguments": Items(_IDENTIFIER, MAX_CALLS), "calls": Items(_CALL
 
 @dataclass(frozen=True)
 class Traced:
-    """A traced function. ``placeholders`` are in the order of its arguments."""
+    """A traced function."""
 
     graph: Graph
-    placeholders: tuple[Node, ...]
+
+    @property
+    def placeholders(self) -> tuple[Node, ...]:
+        """The nodes that stand for its arguments, in order."""
+        return tuple(self.graph.find_nodes(op="placeholder"))
 
     @property
     def result(self) -> Any:
         """The returned value."""
-        return next(node for node in self.graph.nodes if node.op == "output").args[0]
+        return self.graph.output_node().args[0]
 
     @property
     def outputs(self) -> tuple[Any, ...]:
@@ -94,14 +98,13 @@ def from_data(data: Any, node_names: Sequence[str] = ()) -> Traced:
 
     for name in names:
         nodes.append(graph.create_node("placeholder", name, name=next(labels)))
-    placeholders = tuple(nodes)
     for kind, target, arguments, keywords in calls:
         args = tuple(decode(value, reference) for value in arguments)
         kwargs = {_IDENTIFIER.check(key): decode(value, reference) for key, value in keywords.items()}
         function = _IDENTIFIER.check(target) if kind == "call_method" else function_of(target)
         nodes.append(graph.create_node(kind, function, args, kwargs, name=next(labels)))
     graph.output(decode(stated["result"], reference))
-    return Traced(graph, placeholders)
+    return Traced(graph)
 
 
 def function_name(target: Any) -> str:

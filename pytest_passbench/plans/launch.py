@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal
 import torch
 
 from pytest_passbench.core.schema import Text, Whole, Word
-from pytest_passbench.core.task import ELEMENT_BYTES
 from pytest_passbench.core.typed import Data, Most
 from pytest_passbench.plans.values import ConstantSchema, Identifier, Scalar
+from pytest_passbench.protocol import DTYPES
 
 VERSION = 1
 ALIGNMENT_BYTES = 16  # a wrapper may ask whether an address is a multiple of this
@@ -35,7 +35,7 @@ MAX_TUNED_STEPS = 8  # of one configuration
 MAX_FLAGS = 64  # of a C++ kernel's compilation
 MAX_GRAPH_CHARACTERS = 1 << 20  # of a graph's text
 
-ITEM_BYTES = {**ELEMENT_BYTES, "qint32": 4, "quint8": 1, "qint8": 1}
+ITEM_BYTES = {name: int(getattr(torch, name).itemsize) for name in DTYPES}
 Source = Literal["argument", "buffer", "table"]
 Size = Annotated[int, Whole(0, MAX_EXTENT)]
 Sizes = Annotated[tuple[Size, ...], Most(MAX_DIMENSIONS)]

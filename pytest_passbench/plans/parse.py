@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from pytest_passbench.core.rejected import plan_refused
 from pytest_passbench.core.schema import refusal
 from pytest_passbench.plans.launch import (
@@ -168,8 +166,6 @@ class _PlanChecker:
 
 def bytes_of(form: Form) -> int:
     """Return the bytes of a tensor of this form. Raises Rejected for a form that no tensor can have."""
-    if not hasattr(torch, form.dtype):
-        raise refusal(f"has a tensor of {form.dtype}, which this torch lacks")
     if len(form.shape) != len(form.strides):
         raise refusal("has a tensor without strides for all dimensions")
     nbytes = form.nbytes

@@ -20,7 +20,7 @@ from pytest_passbench.core.typed import schema_of
 from pytest_passbench.plans.graphs import MAX_CALLS, Traced, from_data, function_name, opaque_call, to_data
 from pytest_passbench.plans.launch import MAX_EXTENT, MAX_GRAPH_CHARACTERS, Form, form_of
 from pytest_passbench.plans.parse import bytes_of
-from pytest_passbench.plans.values import MAX_NAME_CHARACTERS, decode, encode, storage_of
+from pytest_passbench.plans.values import MAX_NAME_CHARACTERS, decode, encode, storage_of, tensors_in
 
 MAX_REGIONS = 128  # of one pass in a graph
 _GRAPH = Fields(
@@ -42,9 +42,8 @@ def graph_text(graph: Graph, value: Callable[[Node], Any], names: bool) -> str:
     if len(nodes) > MAX_CALLS:
         raise refusal(f"a graph of more than {MAX_CALLS} calls")
     memory = _Memory(value(node) for node in nodes)
-    placeholders = tuple(node for node in nodes if node.op == "placeholder")
     data = {
-        "graph": to_data(Traced(graph, placeholders)),
+        "graph": to_data(Traced(graph)),
         "names": [node.name for node in nodes] if names else [],
         "values": [memory.encoded(value(node)) for node in nodes],
     }
@@ -99,7 +98,7 @@ class _Memory:
     def __init__(self, values: Iterable[Any]) -> None:
         self._numbers: dict[int, int] = {}
         self._starts: dict[int, int] = {}  # by number: the least offset in bytes
-        for tensor in _tensors(list(values)):
+        for tensor in filter(_is_plain, tensors_in(list(values))):
             number = self._number(tensor)
             self._starts[number] = min(self._starts.get(number, MAX_EXTENT), _offset(tensor))
 
@@ -128,12 +127,6 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 def _offset(tensor: torch.Tensor) -> int:
     return int(tensor.storage_offset()) * int(tensor.element_size())
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, (tuple, list)):
-        return [tensor for item in value for tensor in _tensors(item)]
-    return [value] if isinstance(value, torch.Tensor) and _is_plain(value) else []
 
 
 def _values(data: Sequence[Any]) -> list[Any]:

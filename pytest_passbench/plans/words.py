@@ -12,8 +12,6 @@ from pytest_passbench.core.plurals import counted
 MAX_STEPS_SHOWN = 40
 MAX_STEP_CHARACTERS = 200
 
-_SOURCES = {"argument": "a", "buffer": "b", "table": "t"}
-
 
 def steps(plan: Mapping[str, Any]) -> list[str]:
     """Return the steps of a plan (its JSON-ready data) in words, a line of at most 200 characters each.
@@ -74,7 +72,7 @@ def kernel_name(kernel: Mapping[str, Any]) -> str:
 def place(operand: Sequence[Any]) -> str:
     """Return the place of an operand: ``b0+64`` for 64 bytes into the first buffer."""
     source, index, offset = operand[:3]
-    return f"{_SOURCES[source]}{index}" + (f"+{offset}" if offset else "")
+    return f"{source[0]}{index}" + (f"+{offset}" if offset else "")
 
 
 def value(data: Any) -> str:

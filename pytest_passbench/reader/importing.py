@@ -117,42 +117,33 @@ class _Finder(importlib.abc.MetaPathFinder):
             if spec is None:  # other finders would look for byte code and native modules in the folder
                 raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
             return spec
-        if head in self._aliases and self._has(rest.replace(".", "/")):
+        if head in self._aliases and self._has(rest):
             return importlib.util.spec_from_loader(fullname, _Same(".".join(filter(None, [PACKAGE, rest]))))
-        if head not in _NEVER_SHADOWED and self._has(fullname.replace(".", "/")):
+        if head not in _NEVER_SHADOWED and self._has(fullname):
             return importlib.util.spec_from_loader(fullname, _Same(f"{PACKAGE}.{fullname}"))
         return None
 
-    def _has(self, relative: str) -> bool:
+    def _has(self, dotted: str) -> bool:
         """Return True if the folder has this module, or a sub-folder of modules."""
-        where = self.folder / relative
-        return self._file(relative) is not None or (where.is_dir() and any(where.glob("*.py")))
+        spec = self._spec(dotted, dotted)
+        if spec is None or spec.loader is not None:
+            return spec is not None
+        return any(any(Path(each).glob("*.py")) for each in spec.submodule_search_locations or ())
 
-    def _spec(self, fullname: str, rest: str) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of a module of the package, or None if the folder does not have it."""
-        file = self._file(rest) if rest else self._init(self.folder)
-        if file is None and rest and not (self.folder / rest.replace(".", "/")).is_dir():
-            return None
-        where = self.folder / rest.replace(".", "/")
-        search = [str(where)] if where.is_dir() and (file is None or file.name == "__init__.py") else None
-        if file is None:
-            spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
-            spec.submodule_search_locations = search or [str(self.folder)]
-            return spec
-        loader = _SourceOnlyLoader(fullname, str(file))
-        return importlib.util.spec_from_file_location(
-            fullname, file, loader=loader, submodule_search_locations=search
-        )
+    def _spec(self, fullname: str, dotted: str) -> importlib.machinery.ModuleSpec | None:
+        """Return the spec of the package's module ``dotted``, or None if the folder does not have it.
 
-    def _file(self, dotted: str) -> Path | None:
-        base = self.folder / dotted.replace(".", "/")
-        file = base.with_name(base.name + ".py")
-        return file if file.is_file() else self._init(base)
-
-    @staticmethod
-    def _init(folder: Path) -> Path | None:
-        file = folder / "__init__.py"
-        return file if file.is_file() else None
+        An empty name is that of the package itself.
+        """
+        if dotted:
+            where = self.folder.joinpath(*dotted.split(".")[:-1])
+            return importlib.machinery.FileFinder(str(where), (_SourceOnlyLoader, [".py"])).find_spec(fullname)
+        file = self.folder / "__init__.py"
+        if file.is_file():
+            return importlib.util.spec_from_loader(fullname, _SourceOnlyLoader(fullname, str(file)))
+        spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
+        spec.submodule_search_locations = [str(self.folder)]
+        return spec
 
 
 def load_passes(folder: Path, stems: Iterable[str]) -> list[AnyLoaded]:

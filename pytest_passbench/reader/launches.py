@@ -12,6 +12,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator
+from functools import partialmethod
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -162,13 +163,10 @@ def _pointer(recording: Recording, value: Any, where: str) -> Any:
         return None
     if type(value) is int:
         return recording.address(value)
-    if not isinstance(value, torch.Tensor):
-        raise TypeError(f"{where}: a tensor, an address or None is needed here, not {type(value).__name__}")
-    if not value.is_contiguous():
-        raise TypeError(
-            f"{where}: a tensor of shape {tuple(value.shape)} and strides {value.stride()} is not contiguous"
-            " (pass x.data_ptr() and hand the strides to the kernel)"
-        )
+    try:
+        cpp.Pointer.from_param(value)
+    except TypeError as error:
+        raise TypeError(f"{where}: {error}") from None
     return recording.operand(value)
 
 
@@ -199,48 +197,48 @@ def _triton_value(recording: Recording, value: Any, where: str) -> Any:
     return recording.constant(value, where)
 
 
-class TritonRecorder:
-    """The replacement of ``JITFunction.run`` and ``Autotuner.run``. ``folder`` is the candidate's."""
+def _run(function: Any, folder: Path, /, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> None:
+    """Record a launch, in place of ``JITFunction.run``. ``folder`` is the candidate's.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    Raises Rejected for what a plan cannot hold, TypeError or ValueError for a bad grid.
+    """
+    recording = current()
+    if warmup:
+        raise plan_refused("warm-up", "compiles a kernel without launching it (.warmup)")
+    names = set(function.signature.parameters)
+    options = {key: kwargs.pop(key) for key in list(kwargs) if key not in names}
+    bound = function.signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    values = dict(bound.arguments)
+    sizes = _grid(grid, values)
+    with torch._C.DisableTorchFunction():
+        named = tuple((name, _triton_value(recording, value, name)) for name, value in values.items())
+        constants = tuple((name, recording.constant(value, name)) for name, value in options.items())
+    number = recording.kernel(TritonKernel(json.dumps(reference_of(function, folder))))
+    recording.steps.append(TritonLaunch(number, sizes, named, constants))
 
-    def run(self, function: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> None:
-        """Record a launch. Raises Rejected for what a plan cannot hold, TypeError or ValueError for a bad grid."""
-        recording = current()
-        if warmup:
-            raise plan_refused("warm-up", "compiles a kernel without launching it (.warmup)")
-        names = set(function.signature.parameters)
-        options = {key: kwargs.pop(key) for key in list(kwargs) if key not in names}
-        bound = function.signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        values = dict(bound.arguments)
-        sizes = _grid(grid, values)
-        with torch._C.DisableTorchFunction():
-            named = tuple((name, _triton_value(recording, value, name)) for name, value in values.items())
-            constants = tuple((name, recording.constant(value, name)) for name, value in options.items())
-        reference = json.dumps(reference_of(function, self._folder))
-        number = recording.kernel(TritonKernel(reference))
-        recording.steps.append(TritonLaunch(number, sizes, named, constants))
 
-    def tune(self, tuner: Any, *args: Any, **kwargs: Any) -> None:
-        """Record a launch in each configuration that can be launched. Raises the last error if none can be."""
-        recording = current()
-        tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
-        choices, failed = [], None
-        pruned = getattr(tuner, "early_config_prune", None) or getattr(tuner, "perf_model", None)
-        for config in list(tuner.prune_configs(kwargs) if pruned else tuner.configs):
-            before = len(recording.steps)
-            try:
-                _before_launch(tuner, config, args, kwargs)
-                tuner.fn.run(*args, **kwargs, **config.all_kwargs())
-                choices.append(tuple(recording.steps[before:]))
-            except (TypeError, ValueError, KeyError, ZeroDivisionError) as error:
-                failed = error
-            del recording.steps[before:]
-        if not choices:
-            raise failed or ValueError("triton.autotune has no configuration left")
-        recording.steps.append(Tuned(tuple(choices)))
+def _tune(tuner: Any, /, *args: Any, **kwargs: Any) -> None:
+    """Record a launch in each configuration that can be launched, in place of ``Autotuner.run``.
+
+    Raises the last error if none can be.
+    """
+    recording = current()
+    tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+    choices, failed = [], None
+    pruned = getattr(tuner, "early_config_prune", None) or getattr(tuner, "perf_model", None)
+    for config in list(tuner.prune_configs(kwargs) if pruned else tuner.configs):
+        before = len(recording.steps)
+        try:
+            _before_launch(tuner, config, args, kwargs)
+            tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+            choices.append(tuple(recording.steps[before:]))
+        except (TypeError, ValueError, KeyError, ZeroDivisionError) as error:
+            failed = error
+        del recording.steps[before:]
+    if not choices:
+        raise failed or ValueError("triton.autotune has no configuration left")
+    recording.steps.append(Tuned(tuple(choices)))
 
 
 def _before_launch(tuner: Any, config: Any, args: Any, kwargs: dict[str, Any]) -> None:
@@ -283,15 +281,7 @@ def install(folder: Path) -> None:
     _install_streams()
     from triton.runtime import autotuner, jit
 
-    recorder = TritonRecorder(folder)
-
-    def run(self: Any, *args: Any, **kwargs: Any) -> None:
-        recorder.run(self, *args, **kwargs)
-
-    def tune(self: Any, *args: Any, **kwargs: Any) -> None:
-        recorder.tune(self, *args, **kwargs)
-
-    jit.JITFunction.run, autotuner.Autotuner.run = run, tune
+    jit.JITFunction.run, autotuner.Autotuner.run = partialmethod(_run, folder), _tune
 
 
 def _no_compile(model: Any = None, **_options: Any) -> Any:

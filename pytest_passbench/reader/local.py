@@ -20,17 +20,7 @@ from pytest_passbench.rewrite.splice import identifier
 
 def as_passes(loaded: Iterable[AnyLoaded]) -> list[AnyPass]:
     """Return loaded passes as a reader would send them. Raises PassError for a pattern that cannot be traced."""
-    return [each for item in loaded for each in passes_of(pass_as_data(item))]
-
-
-def local_regions(item: AnyLoaded, graph: str) -> list[list[str]]:
-    """Return the regions of a graph that a pass supports, asked in this process. Raises PassError if it fails."""
-    try:
-        names = regions(item, graph)
-        check_regions(graph_module(graph).graph, names)
-    except Exception as error:
-        raise PassError(item.name, f"supported raised {type(error).__name__}: {error}") from error
-    return names
+    return passes_of(map(pass_as_data, loaded))
 
 
 class LocalKernels:
@@ -41,7 +31,12 @@ class LocalKernels:
 
     def regions(self, name: str, graph: str) -> list[list[str]]:
         """Return the regions of a graph that a pass supports. Raises PassError if it fails."""
-        return local_regions(self._passes[name], graph)
+        try:
+            names = regions(self._passes[name], graph)
+            check_regions(graph_module(graph).graph, names)
+        except Exception as error:
+            raise PassError(name, f"supported raised {type(error).__name__}: {error}") from error
+        return names
 
     def kernel(self, request: Request) -> Kernel:
         """Return a callable that takes the request's tensors and calls the wrapper.

@@ -27,7 +27,7 @@ from pytest_passbench.plans import parse
 from pytest_passbench.plans.graphs import to_data
 from pytest_passbench.plans.launch import Argument, Request, contiguous
 from pytest_passbench.plans.regions import graph_module
-from pytest_passbench.protocol import ProtocolError, receive, send, to_the_end
+from pytest_passbench.protocol import receive, send, to_the_end
 from pytest_passbench.reader import launches, registrations
 from pytest_passbench.reader.importing import AnyLoaded, LoadedInductorPass, LoadedPass, LoadedRegionPass, load_passes
 from pytest_passbench.reader.recording import Device, Recording, make_tensors
@@ -44,7 +44,7 @@ _POLL_SECONDS = 0.05  # between two checks whether a fork still runs
 
 
 def main(message: dict[str, Any], fds: list[int]) -> None:
-    """Read the passes that ``message`` names and serve requests until the judge hangs up."""
+    """Read the passes that ``message`` names and serve requests. Raises ProtocolError when the judge hangs up."""
     channel, log_fd = socket.socket(fileno=fds[0]), fds[1]
     os.dup2(log_fd, 1)
     os.dup2(log_fd, 2)
@@ -65,17 +65,16 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     sys.stdout.flush()
     send(channel, {"status": "ready", "passes": answer})
     by_name = {item.name: item for item in passes}
-    with contextlib.suppress(ProtocolError):
-        while True:
-            order, _none = receive(channel, max_fds=0)
-            if order["op"] == "kernels":
-                _tell_kernels(channel, folder)
-            elif order["op"] == "regions" and order["here"]:
-                send(channel, _regions(by_name[order["name"]], order["graph"], folder))
-            elif order["op"] == "regions":
-                _serve(channel, {**order, "seeds": [0]}, by_name, folder)
-            else:
-                _serve(channel, order, by_name, folder)
+    while True:
+        order, _none = receive(channel, max_fds=0)
+        if order["op"] == "kernels":
+            _tell_kernels(channel, folder)
+        elif order["op"] == "regions" and order["here"]:
+            send(channel, _regions(by_name[order["name"]], order["graph"], folder))
+        elif order["op"] == "regions":
+            _serve(channel, {**order, "seeds": [0]}, by_name, folder)
+        else:
+            _serve(channel, order, by_name, folder)
 
 
 def pass_as_data(item: AnyLoaded) -> dict[str, Any]:

@@ -52,6 +52,7 @@ _SHAPED_BY_VALUES = frozenset(
 _MEMORY = frozenset(["set_", "resize_", "resize_as_", "record_stream"])
 _MAX_RANDOM_BYTES = 1 << 20  # at the beginning of a tensor; the rest is zero
 _LINE_BYTES = 64  # of a cache line
+_FIRST_ADDRESS = 1 << 20  # that may be one; no memory lies at smaller numbers
 _READING_METHODS = frozenset({
     "numpy", "tolist", "item", "__array__", "__bool__", "__int__", "__float__", "__index__", "__complex__",
     "__dlpack__", "__contains__",
@@ -110,14 +111,21 @@ class Recording(TorchDispatchMode):
         """Return the operand at an address, or None for a null pointer. Raises Rejected for unknown memory."""
         if address == 0:
             return None
+        tensor = self._tensor_at(address)
+        if tensor is None:
+            raise plan_refused("address", "passes an address that lies in no tensor of this call")
+        source, index, first = self._place(tensor)
+        if address < first:
+            raise plan_refused("outside", "points before the first element of its argument")
+        return Operand(source, index, address - first, Form("uint8", (), ()))
+
+    def _tensor_at(self, address: int) -> torch.Tensor | None:
+        """Return the first tensor of the call in whose memory an address lies."""
         for tensor in self._tensors:
             begin, size = tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes()
             if begin <= address < begin + max(size, 1):
-                source, index, first = self._place(tensor)
-                if address < first:
-                    raise plan_refused("outside", "points before the first element of its argument")
-                return Operand(source, index, address - first, Form("uint8", (), ()))
-        raise plan_refused("address", "passes an address that lies in no tensor of this call")
+                return tensor
+        return None
 
     def _place(self, tensor: torch.Tensor) -> tuple[Source, int, int]:
         place = self._places.get(storage_of(tensor))
@@ -150,22 +158,13 @@ class Recording(TorchDispatchMode):
         """Return a constant that a kernel gets. Raises Rejected for an address or a value that no data can state."""
         if type(value).__module__ == "numpy" and hasattr(value, "item"):
             value = value.item()
-        if isinstance(value, int) and self._is_address(value):
+        if isinstance(value, int) and value >= _FIRST_ADDRESS and self._tensor_at(value) is not None:
             raise plan_refused("address", f"passes an address as a number ({where})")
         try:
             encode(value)
         except Rejected as error:
             raise plan_refused("argument", f"passes {error} to a kernel ({where})") from error
         return value
-
-    def _is_address(self, number: int) -> bool:
-        if number < 1 << 20:
-            return False
-        storages = [tensor.untyped_storage() for tensor in self._tensors]
-        return any(
-            storage.nbytes() and storage.data_ptr() <= number < storage.data_ptr() + storage.nbytes()
-            for storage in storages
-        )
 
     # -- operators --------------------------------------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ def searched(name: str, registration: Registration) -> Traced:
             module = traced_operators(registration.search, registration.inputs, symbolic=True)
     except Exception as error:
         raise PassError(name, f"the search function cannot be traced: {type(error).__name__}: {error}") from error
-    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
-    for node, argument in zip(placeholders, arguments, strict=True):
+    traced = Traced(module.graph)
+    for node, argument in zip(traced.placeholders, arguments, strict=True):
         node.target = argument
-    return Traced(module.graph, tuple(placeholders))
+    return traced

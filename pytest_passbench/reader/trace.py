@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node, Proxy, Tracer
+from torch.fx.node import map_aggregate
 from torch.overrides import TorchFunctionMode
 
 from pytest_passbench.plans.graphs import Traced
@@ -41,7 +42,7 @@ class _Factories(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if _has_proxy(args) or _has_proxy(kwargs):
+        if _has_proxy((args, kwargs)):
             return func(*args, **kwargs)
         elsewhere = {**kwargs, "device": "meta"} if "device" in kwargs else kwargs
         with torch.device("meta"):
@@ -52,13 +53,9 @@ class _Factories(TorchFunctionMode):
 
 
 def _has_proxy(value: Any) -> bool:
-    if isinstance(value, Proxy):
-        return True
-    if isinstance(value, dict):
-        return any(_has_proxy(item) for item in value.values())
-    if isinstance(value, slice):
-        return any(_has_proxy(item) for item in (value.start, value.stop, value.step))
-    return isinstance(value, (tuple, list)) and any(_has_proxy(item) for item in value)
+    leaves = list[Any]()
+    map_aggregate(value, leaves.append)
+    return any(isinstance(leaf, Proxy) for leaf in leaves)
 
 
 class _InPlaceProxy(Proxy):
@@ -126,7 +123,7 @@ def trace(name: str, label: str, function: Callable[..., Any], arguments: list[s
         place = f" ({file}:{line})" if file else ""
         raise PassError(name, f"{label} cannot be traced: {type(error).__name__}: {error}{place}") from error
     tracer.graph.output(result)
-    return Traced(tracer.graph, tuple(proxy.node for proxy in proxies))
+    return Traced(tracer.graph)
 
 
 @contextlib.contextmanager

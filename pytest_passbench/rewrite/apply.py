@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
+import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from pytest_passbench.core.record import PassReport
 from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.plans.graphs import opaque_call
-from pytest_passbench.plans.launch import MAX_ARGUMENTS, Request
+from pytest_passbench.plans.launch import MAX_ARGUMENTS
 from pytest_passbench.plans.regions import graph_text, is_described
 from pytest_passbench.rewrite.decomposed import decomposed
 from pytest_passbench.rewrite.effects import hazards, thread_inplace
@@ -29,16 +29,20 @@ from pytest_passbench.rewrite.meta import (
     metadata_nodes,
     planned_form,
     record_values,
+    storages,
     value_of,
 )
-from pytest_passbench.rewrite.operators import added_name, is_work
 from pytest_passbench.rewrite.passes import AnyPass, Kernel, Kernels, LeftToEager, Pass, PassError, Pattern, prepare
 from pytest_passbench.rewrite.splice import Splice
 from pytest_passbench.suite import batching
 from pytest_passbench.suite.allowlist import METHODS, spelling
-from pytest_passbench.suite.opnames import operator_sequence
+from pytest_passbench.suite.opnames import is_metadata, operator_sequence
 
 _BROKEN_OFF = "torch.compile breaks the graph off at a torch.vmap level; --passbench-pipeline=direct keeps it whole"
+_DROPOUTS = frozenset({
+    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "feature_alpha_dropout",
+})  # fmt: skip
+_CASTS = frozenset({"to", "type_as"})  # the canonical names of ``x.float()``, ``x.type(y)`` and the like
 
 
 @dataclass
@@ -76,7 +80,7 @@ def apply_passes(
     matched with the graph after TorchInductor's decompositions. ``example_inputs`` give shapes, dtypes and strides.
     Raises PassError for a pass that cannot be applied.
     """
-    patterns = [_prepare(item) if isinstance(item, Pass) else None for item in passes]
+    patterns = [prepare(item) if isinstance(item, Pass) else None for item in passes]
     if batching.is_batched(example_inputs):
         return Rewritten(gm, [PassReport(item.name, miss=_BROKEN_OFF, kind=item.kind) for item in passes])
     is_decomposed = any(isinstance(item, Pass) and item.decomposed for item in passes)
@@ -99,18 +103,6 @@ def apply_passes(
         work.recompile()
         result.module = work
     return result
-
-
-@lru_cache(maxsize=1024)
-def _prepare(item: Pass) -> Pattern:
-    """Return the pass's pattern. It is cached, because ``torch.compile`` may hand over several graphs."""
-    pattern = prepare(item.name, item.pattern)
-    if not isinstance(item.replacement, str):
-        parameters = [str(node.target) for node in item.replacement.placeholders]
-        unknown = [name for name in parameters if name not in pattern.arguments]
-        if unknown:
-            raise item.misfit(f"replacement_args takes {', '.join(unknown)}; pattern has no such argument")
-    return pattern
 
 
 def _check_used(item: Pass, match: Match) -> None:
@@ -146,9 +138,25 @@ def _count(report: PassReport, splice: Splice, result: Rewritten) -> None:
     """Note a match of a pass, which is about to be replaced."""
     report.matches += 1
     report.operators += operator_sequence(splice.replaced)
-    if any(is_work(splice.target, node) for node in splice.replaced):
+    if any(_is_work(splice.target, node) for node in splice.replaced):
         result.working.add(report.name)
     result.places.append((report.name, tuple(node.name for node in splice.nodes)))
+
+
+def _is_work(target: Target, node: Node) -> bool:
+    """Return True if a node computes or moves elements: it is no view, no cast and no dropout in eval mode."""
+    node_call = target.calls[node]
+    if is_metadata(node) or node_call.op in _CASTS:
+        return False
+    if node_call.op in _DROPOUTS and node_call.args.get("training") is False:
+        return False
+    return node_call.inplace or not _is_view(value_of(node), [value_of(source) for source in node.all_input_nodes])
+
+
+def _is_view(value: Any, sources: Sequence[Any]) -> bool:
+    """Return True if a value has tensors, and all of them lie in the memory of ``sources``."""
+    memory = storages(value)
+    return bool(memory) and memory <= storages(tuple(sources))
 
 
 def _apply_regions(name: str, target: Target, kernels: Kernels, result: Rewritten) -> PassReport:
@@ -175,7 +183,7 @@ class _MatchSplice(Splice):
     def _arguments(self) -> tuple[Any, ...]:
         """Return what ``replacement_args`` returns for the match: nodes of the graph and literals."""
         pattern, traced = self.match.pattern, self.item.arguments
-        by_name = dict(zip(pattern.arguments, pattern.traced.placeholders, strict=True))
+        by_name = {str(node.target): node for node in pattern.traced.placeholders}
         values: dict[Node, Any] = {}
         for node in traced.placeholders:
             if by_name[str(node.target)] in self.match.binding:
@@ -198,26 +206,35 @@ class _MatchSplice(Splice):
         new = self.graph.create_node(node.op, node.target, args, kwargs)
         meta = call(node, lambda n: _value(n, values))
         new.meta.update(passbench=meta, passbench_new=True)
-        self.computed.append(added_name(name, meta, [_value(n, values) for n in node.all_input_nodes]))
+        self.computed.append(_added_name(name, meta, [_value(n, values) for n in node.all_input_nodes]))
         return new
 
     def _results(self) -> dict[Node, Node]:
         """Add the call of the kernel, and return the new node for each returned node of the match."""
         calls, traced, binding = self.match.pattern.calls, self.match.pattern.traced, self.match.binding
         sequence = isinstance(traced.result, (tuple, list))
-        tensors, arguments = self.tensors(self._arguments())
         bound = [binding.get(out) if isinstance(out, Node) else out for out in traced.outputs]
         nodes = [binding[out] if isinstance(out, Node) and out in calls else None for out in traced.outputs]
-        request = self.request(arguments, tuple(tensors.values()), nodes, sequence)
+        request, tensors = self.request(self._arguments(), nodes, sequence)
         values = tuple(value_of(b) if isinstance(b, Node) else b for b in bound)
-        new = self.call(self.kernels.kernel(request), tuple(tensors), values if sequence else values[0])
-        return self.results(new, nodes, sequence)
+        value = values if sequence else values[0]
+        return self.call(self.kernels.kernel(request), tensors, value, nodes, sequence)
 
 
 def _value(node: Node, values: dict[Node, Any]) -> Any:
     """Return the recorded value of a node of ``replacement_args``. Raises KeyError if it stands for no value."""
     value = values[node]
     return value_of(value) if isinstance(value, Node) else value
+
+
+def _added_name(name: str, value: Any, sources: Sequence[Any]) -> str:
+    """Return the name of an operator that ``replacement_args`` adds, with what it computes: a cast, or an index."""
+    if _is_view(value, sources) or not isinstance(value, torch.Tensor):
+        return name
+    before = next((source for source in sources if isinstance(source, torch.Tensor)), value)
+    if name in _CASTS and before.dtype != value.dtype:
+        return f"{name} (a cast)"
+    return f"{name} (an index that is not a slice)" if name == "getitem" else name
 
 
 def replace_regions(name: str, target: Target, kernels: Kernels, left: list[str]) -> Iterator[RegionSplice]:
@@ -265,14 +282,15 @@ class RegionSplice(Splice):
         ordered = tuple(sorted(nodes, key=target.order.__getitem__))
         self.outputs = tuple(node for node in ordered if not inside.issuperset(node.users))
         self.inputs = tuple(dict.fromkeys(s for node in ordered for s in node.all_input_nodes if s not in inside))
-        if not any(is_work(target, node) for node in ordered):
+        if not any(_is_work(target, node) for node in ordered):
             raise LeftToEager("it only moves or describes data")
         effects = hazards(ordered, set(self.outputs), target.order)
         if isinstance(effects, str):
             raise LeftToEager(effects)
         super().__init__(name, ordered, effects, target, kernels)
         self._check()
-        self.kernel: Kernel = kernels.kernel(self._request())
+        request, _tensors = self.request(self.inputs, self.outputs, sequence=True)
+        self.kernel: Kernel = kernels.kernel(replace(request, region=self._text()))
 
     def _check(self) -> None:
         """Raise LeftToEager unless all inputs and results are tensors that a plan can have, and a result is used."""
@@ -284,11 +302,6 @@ class RegionSplice(Splice):
                     raise LeftToEager(f"the {what} {node.name} is no tensor that a kernel takes")
         if not self.outputs:
             raise LeftToEager("nothing uses its results")
-
-    def _request(self) -> Request:
-        tensors, arguments = self.tensors(self.inputs)
-        request = self.request(arguments, tuple(tensors.values()), self.outputs, sequence=True)
-        return replace(request, region=self._text())
 
     def _text(self) -> str:
         """Return the region as the text of a graph of its own, without names, so equal regions have equal texts."""
@@ -304,4 +317,4 @@ class RegionSplice(Splice):
 
     def _results(self) -> dict[Node, Node]:
         value = tuple(value_of(node) for node in self.outputs)
-        return self.results(self.call(self.kernel, self.inputs, value), self.outputs, sequence=True)
+        return self.call(self.kernel, self.inputs, value, self.outputs, sequence=True)

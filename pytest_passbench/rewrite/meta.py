@@ -46,19 +46,14 @@ ARITHMETIC = frozenset({
 
 def is_metadata(node: Node, metadata: set[Node]) -> bool:
     """Return True if a node only describes tensors. ``metadata`` are the earlier nodes that do."""
-    if node.op == "call_method" and node.target in names.METADATA_METHODS:
-        return True
+    derived = bool(node.all_input_nodes) and metadata.issuperset(node.all_input_nodes)
     if node.op == "call_method":
-        inputs = node.all_input_nodes
-        return node.target in _PLAIN_METHODS and bool(inputs) and all(n in metadata for n in inputs)
+        return node.target in names.METADATA_METHODS or (derived and node.target in _PLAIN_METHODS)
     if node.op != "call_function":
         return False
     if node.target is getattr:
         return len(node.args) == 2 and str(node.args[1]) in names.METADATA_ATTRIBUTES
-    if _aten_size(node.target):
-        return True
-    inputs = node.all_input_nodes
-    return bool(inputs) and node.target in ARITHMETIC and all(n in metadata for n in inputs)
+    return _aten_size(node.target) or (derived and node.target in ARITHMETIC)
 
 
 def _aten_size(target: Any) -> bool:

@@ -69,21 +69,16 @@ def _function(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Canonical
 def _method(name: str, args: list[Any], kwargs: dict[str, Any]) -> CanonicalCall:
     if name in names.CONVERSIONS:
         return CanonicalCall("to", {"input": args[0], "dtype": names.CONVERSIONS[name]})
-    if name in ("to", "type", "where", "type_as", "view_as", "reshape_as"):
-        return _special_method(name, args, kwargs)
+    if name in ("to", "type"):
+        return _converted(args, kwargs)
+    if name == "where":  # x.where(condition, other) is torch.where(condition, x, other)
+        return CanonicalCall("where", _bind_names(["input", "condition", "other"], args, kwargs))
+    if name in ("type_as", "view_as", "reshape_as"):
+        return CanonicalCall(name, {"input": args[0], "other": args[1] if len(args) > 1 else kwargs.get("other")})
     if name.startswith("__"):
         return _dunder(name.strip("_"), args, kwargs)
     inplace = _is_inplace_name(name)
     return _named(name[:-1] if inplace else name, args, kwargs, getattr(torch.Tensor, name, None), inplace)
-
-
-def _special_method(name: str, args: list[Any], kwargs: dict[str, Any]) -> CanonicalCall:
-    if name == "where":  # x.where(condition, other) is torch.where(condition, x, other)
-        bound = _bind_names(["input", "condition", "other"], args, kwargs)
-        return CanonicalCall("where", bound)
-    if name in ("to", "type"):
-        return _converted(args, kwargs)
-    return CanonicalCall(name, {"input": args[0], "other": args[1] if len(args) > 1 else kwargs.get("other")})
 
 
 def _converted(args: list[Any], kwargs: dict[str, Any]) -> CanonicalCall:
@@ -115,11 +110,9 @@ def _dunder(name: str, args: list[Any], kwargs: dict[str, Any]) -> CanonicalCall
 def _index(args: list[Any], assigns: bool) -> CanonicalCall:
     index = args[1] if isinstance(args[1], tuple) else (args[1],)
     bound = {"input": args[0], "index": tuple(_plain_slice(item) for item in index)}
-    return (
-        CanonicalCall("setitem", {**bound, "value": args[2]}, inplace=True)
-        if assigns
-        else CanonicalCall("getitem", bound)
-    )
+    if assigns:
+        return CanonicalCall("setitem", {**bound, "value": args[2]}, inplace=True)
+    return CanonicalCall("getitem", bound)
 
 
 def _plain_slice(item: Any) -> Any:

@@ -5,9 +5,9 @@ A match asks :class:`Kernels` for a kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Protocol
 
 from torch.fx import Node
@@ -115,11 +115,15 @@ class Pass:
 AnyPass = Pass | RegionPass
 
 
-def passes_of(data: dict[str, Any]) -> list[AnyPass]:
-    """Return the passes in what a reader sent: one, or one per registration of a pass of TorchInductor's form.
+def passes_of(sent: Iterable[dict[str, Any]]) -> list[AnyPass]:
+    """Return the passes that a reader sent: for one of TorchInductor's form, a pass per registration.
 
-    All of them have the same name. Raises PassError if a pattern could not be traced.
+    All passes of such a form have the same name. Raises PassError if a pattern could not be traced.
     """
+    return [each for data in sent for each in _passes_of(data)]
+
+
+def _passes_of(data: dict[str, Any]) -> list[AnyPass]:
     if data.get("kind") == "region":
         return [RegionPass(str(data["name"]))]
     if data.get("kind") != "inductor":
@@ -144,13 +148,11 @@ class Pattern:
     returned, or that no operator uses. ``metadata`` are the nodes that only describe tensors.
     """
 
-    name: str
-    arguments: tuple[str, ...]
     traced: Traced
     metadata: set[Node]
     anchor: Node
     roots: tuple[Node, ...]
-    calls: dict[Node, CanonicalCall] = field(default_factory=dict)
+    calls: dict[Node, CanonicalCall]
 
     @property
     def returned(self) -> tuple[Node, ...]:
@@ -159,18 +161,27 @@ class Pattern:
         return tuple(dict.fromkeys(nodes))
 
 
-def prepare(name: str, traced: Traced) -> Pattern:
-    """Prepare a traced pattern. Raises PassError if it returns no value that it computed."""
+@lru_cache(maxsize=1024)
+def prepare(item: Pass) -> Pattern:
+    """Return the pass's pattern. It is cached, because ``torch.compile`` may hand over several graphs.
+
+    Raises PassError if it returns no value that it computed, or has no argument that ``replacement_args`` takes.
+    """
+    traced = item.pattern
     metadata = metadata_nodes(traced.graph)
     live = _live(traced, metadata)
     calls = {node: canonical(node) for node in live}
     returned = [n for n in traced.outputs if n in calls]
     if not returned:
-        raise PassError(name, "pattern returns no value that it computed")
+        raise PassError(item.name, "pattern returns no value that it computed")
     anchor = max(returned, key=live.index)
     others = [n for n in live if n is not anchor and (n in returned or not (set(n.users) & set(live)))]
-    arguments = tuple(str(node.target) for node in traced.placeholders)
-    return Pattern(name, arguments, traced, metadata, anchor, tuple(others), calls)
+    names = {str(node.target) for node in traced.placeholders}
+    handed = () if isinstance(item.replacement, str) else item.replacement.placeholders
+    unknown = [str(node.target) for node in handed if str(node.target) not in names]
+    if unknown:
+        raise item.misfit(f"replacement_args takes {', '.join(unknown)}; pattern has no such argument")
+    return Pattern(traced, metadata, anchor, tuple(others), calls)
 
 
 def _live(traced: Traced, metadata: set[Node]) -> list[Node]:

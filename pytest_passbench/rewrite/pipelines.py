@@ -20,7 +20,6 @@ from torch.fx import GraphModule
 
 from pytest_passbench.core.record import GeneratedCode, PassReport
 from pytest_passbench.core.settings import BASELINES, INDUCTOR
-from pytest_passbench.plans.graphs import from_data
 from pytest_passbench.plans.launch import Request
 from pytest_passbench.protocol import BASELINE
 from pytest_passbench.rewrite.apply import Rewritten, apply_passes
@@ -113,9 +112,9 @@ def warm_up(pipeline: str) -> None:
     graph.output((graph.call_function(torch.relu, (graph.placeholder("x"),)),))
     module, values = GraphModule({}, graph), [torch.zeros(2, 2)]
     calls = [["call_function", "torch.relu", [place], {}]]
-    pattern = from_data({"arguments": ["x"], "calls": calls, "result": {"node": 1}})
-    arguments = from_data({"arguments": ["x"], "calls": [], "result": {"tuple": [place]}})
-    item = Pass("warm_up", pattern, arguments)
+    pattern = {"arguments": ["x"], "calls": calls, "result": {"node": 1}}
+    arguments = {"arguments": ["x"], "calls": [], "result": {"tuple": [place]}}
+    item = Pass.from_data({"name": "warm_up", "pattern": pattern, "replacement": arguments})
     with torch.no_grad():
         if pipeline.endswith(BASELINE):
             build_baseline(pipeline, module, values)

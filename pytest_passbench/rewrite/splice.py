@@ -52,10 +52,14 @@ class Splice(ABC):
             if node not in kept_writers:
                 self.graph.erase_node(node)
 
-    def tensors(self, args: Sequence[Any]) -> tuple[dict[Node, Argument], tuple[Any, ...]]:
-        """Return the tensors that the kernel is called with, each once, and the wrapper's arguments as data.
+    def request(
+        self, args: Sequence[Any], nodes: Sequence[Node | None], sequence: bool
+    ) -> tuple[Request, tuple[Node, ...]]:
+        """Return the request for a kernel in place of the nodes, and the tensors that it is called with, each once.
 
-        Raises PassError for an argument that no data can state.
+        ``args`` are the wrapper's arguments: nodes and literals. ``nodes`` are those whose values the kernel returns.
+        A value may have any dtype and shape if nothing uses it, if it is copied into a tensor, or if its shape
+        depends on elements. Raises PassError for an argument that no data can state.
         """
         tensors: dict[Node, Argument] = {}
 
@@ -73,18 +77,9 @@ class Splice(ABC):
             return {"tensor": list(tensors).index(value)}
 
         try:
-            return tensors, tuple(encode(value, reference) for value in args)
+            arguments = tuple(encode(value, reference) for value in args)
         except Rejected as error:
             raise PassError(self.name, f"replacement_args returns {error}, which no kernel can get") from error
-
-    def request(
-        self, arguments: tuple[Any, ...], tensors: tuple[Argument, ...], nodes: Sequence[Node | None], sequence: bool
-    ) -> Request:
-        """Return the request for a kernel in place of the nodes. ``nodes`` are those whose values it returns.
-
-        A value may have any dtype and shape if nothing uses it, if it is copied into a tensor, or if its shape
-        depends on elements.
-        """
         free, inside = any(shaped_by_values(node) for node in self.nodes), set(self.nodes)
         results = tuple(
             None
@@ -92,17 +87,18 @@ class Splice(ABC):
             else _result(node)
             for node in nodes
         )
-        return Request(self.name, arguments, tensors, len(results), sequence, results)
+        values = tuple(tensors.values())
+        return Request(self.name, arguments, values, len(results), sequence, results), tuple(tensors)
 
-    def call(self, kernel: Kernel, tensors: tuple[Node, ...], value: Any) -> Node:
-        """Add the call of a kernel to the graph, and return it. ``value`` is what it returns."""
-        node = self.graph.create_node("call_function", kernel, tensors, {}, name=identifier(self.name))
-        node.meta.update(passbench=value, passbench_new=True)
-        node.meta["passbench_pass"] = self.name
-        return node
+    def call(
+        self, kernel: Kernel, tensors: tuple[Node, ...], value: Any, nodes: Sequence[Node | None], sequence: bool
+    ) -> dict[Node, Node]:
+        """Add the call of a kernel to the graph. Return the new node for each of the nodes whose values it returns.
 
-    def results(self, new: Node, nodes: Sequence[Node | None], sequence: bool) -> dict[Node, Node]:
-        """Return the new node for each of the nodes whose values the call ``new`` returns."""
+        ``value`` is the whole of what it returns.
+        """
+        new = self.graph.create_node("call_function", kernel, tensors, {}, name=identifier(self.name))
+        new.meta.update(passbench=value, passbench_new=True, passbench_pass=self.name)
         results: dict[Node, Node] = {}
         for i, node in enumerate(nodes):
             if node is not None:

@@ -6,7 +6,6 @@ It gets the candidate's passes as data, and asks for no kernel.
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -18,6 +17,7 @@ from pytest_passbench.plans.launch import Request
 from pytest_passbench.protocol import ProtocolError, receive, send
 from pytest_passbench.rewrite.apply import apply_passes
 from pytest_passbench.rewrite.passes import AnyPass, PassError, passes_of
+from pytest_passbench.runner.kernels import AskedKernels
 from pytest_passbench.runner.program import report_data
 from pytest_passbench.runner.template import enclose, open_device
 from pytest_passbench.suite.build import build_graph
@@ -31,41 +31,29 @@ class _Matched(Exception):
         self.name = name
 
 
-@dataclass
-class _GraphMatcher:
-    """A matcher of passes on ``device``. ``data`` holds the passes as the judge sends them."""
+class _GraphMatcher(AskedKernels):
+    """A matcher of passes, which ``data`` holds as the judge sends them. It asks for regions only."""
 
-    channel: socket.socket
-    data: list[dict[str, Any]]
-    device: str
+    def __init__(self, channel: socket.socket, device: str, data: list[dict[str, Any]]) -> None:
+        super().__init__(channel, device)
+        self._data = data
 
     @cached_property
     def passes(self) -> list[AnyPass]:
-        """The passes that ``data`` states. Raises PassError if one of them is at fault."""
-        return [each for item in self.data for each in passes_of(item)]
+        """The passes that the judge sent. Raises PassError if one of them is at fault."""
+        return passes_of(self._data)
 
     def kernel(self, request: Request) -> NoReturn:
         """Raise _Matched, because a kernel is only asked for after a pass has matched."""
         raise _Matched(request.name)
 
-    def regions(self, name: str, graph: str) -> list[list[str]]:
-        """Return the regions of a graph that a pass supports.
-
-        Raises PassError if the pass fails, ProtocolError if the judge hangs up.
-        """
-        send(self.channel, {"status": "regions", "name": name, "graph": graph})
-        regions: list[list[str]] | None = receive(self.channel)[0]["regions"]
-        if regions is None:
-            raise PassError(name, "it cannot tell its regions")
-        return regions
-
     def answer(self, order: dict[str, Any]) -> dict[str, Any]:
         """Return the first pass that matches the ordered graph, all passes' reports if none matches, or a failure."""
         try:
             with torch.no_grad():
-                module = build_graph(order["source"], order["origin"], device=self.device)
+                module = build_graph(order["source"], order["origin"], device=self._device)
                 inputs = [
-                    torch.zeros(shape, dtype=getattr(torch, dtype), device=self.device)
+                    torch.zeros(shape, dtype=getattr(torch, dtype), device=self._device)
                     for shape, dtype in order["inputs"]
                 ]
                 rewritten = apply_passes(module, self.passes, inputs, self)
@@ -81,14 +69,11 @@ class _GraphMatcher:
 
 
 def main(message: dict[str, Any], fds: list[int]) -> None:
-    """Answer one order after another until the judge hangs up."""
+    """Answer one order after another. Raises ProtocolError when the judge hangs up."""
     channel = socket.socket(fileno=fds[0])
     enclose(fds[1], message["limits"])
     if is_cuda(message["device"]):
         open_device(message["device"])
-    matcher = _GraphMatcher(channel, message["passes"], message["device"])
-    try:
-        while True:
-            send(channel, matcher.answer(receive(channel)[0]))
-    except ProtocolError:
-        return
+    matcher = _GraphMatcher(channel, message["device"], message["passes"])
+    while True:
+        send(channel, matcher.answer(receive(channel)[0]))

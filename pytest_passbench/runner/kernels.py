@@ -19,7 +19,7 @@ import torch
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import LaunchPlan, Request, Tuned
 from pytest_passbench.protocol import receive, send
-from pytest_passbench.rewrite.passes import LeftToEager
+from pytest_passbench.rewrite.passes import LeftToEager, PassError
 from pytest_passbench.runner.cuda.libcuda import Driver
 from pytest_passbench.runner.cuda.machine_code import PlanBinaries
 from pytest_passbench.runner.engine import loaded
@@ -64,9 +64,14 @@ class AskedKernels:
         return self._plans[key].call
 
     def regions(self, name: str, graph: str) -> list[list[str]]:
-        """Return the regions of a graph that a pass supports. Raises ProtocolError if the judge hangs up."""
+        """Return the regions of a graph that a pass supports.
+
+        Raises PassError if the pass fails, ProtocolError if the judge hangs up.
+        """
         send(self._channel, {"status": "regions", "name": name, "graph": graph})
-        regions: list[list[str]] = receive(self._channel)[0]["regions"]
+        regions: list[list[str]] | None = receive(self._channel)[0]["regions"]
+        if regions is None:
+            raise PassError(name, "it cannot tell its regions")
         return regions
 
     def _request_plan(self, request: Request) -> Replayed:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pytest_passbench.kernels.cpp import DType
 from pytest_passbench.plans.launch import Allocate, Copy, Fill, Form, Launch, LaunchPlan, Operand, operands_in
 from pytest_passbench.runner.engine import Engine, PlanFields
 
@@ -19,7 +20,7 @@ ALLOCATE, RELEASE, FILL, COPY, LAUNCH, DESCRIBE = range(6)
 #: arguments are on the stack, in order, in 8 bytes each.
 FLOAT_REGISTERS, INTEGER_REGISTERS = 8, 8 if platform.machine() == "aarch64" else 6
 MAX_WORDS = 64  # of a launch: registers for integers, and words on the stack
-DTYPE_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # ``pb::dtype`` in passbench.h
+DTYPE_CODES = {getattr(torch, name): code for code, name in enumerate(DType.names)}
 _WORD = 8  # bytes
 #: The class of the functions of all libraries that ctypes loads.
 CppFunction: type = type(ctypes.CDLL(None).mprotect).__mro__[1]
@@ -232,14 +233,8 @@ def returned_buffers(plan: LaunchPlan) -> set[int]:
 
 def _used(plan: LaunchPlan) -> list[int]:
     """Return the arguments whose memory a step works on."""
-    indices: set[int] = set()
-    for step in plan.steps:
-        if isinstance(step, Fill | Copy):
-            operands: list[Any] = [step.target] if isinstance(step, Fill) else [step.target, step.origin]
-        else:
-            operands = list(step.arguments) if isinstance(step, Launch) else []
-        indices |= {operand.index for operand in operands_in(operands) if operand.source == "argument"}
-    return sorted(indices)
+    operands = operands_in([vars(step) for step in plan.steps])
+    return sorted({operand.index for operand in operands if operand.source == "argument"})
 
 
 def _require_dense(form: Form) -> None:
@@ -253,9 +248,7 @@ def _require_dense(form: Form) -> None:
 
 def _bits(kind: Any, value: float) -> int:
     """Return the contents of a floating-point register that holds ``value``."""
-    if kind is ctypes.c_double:
-        return int(struct.unpack("<q", struct.pack("<d", value))[0])
-    return int(struct.unpack("<i", bytes(ctypes.c_float(value)))[0])
+    return int.from_bytes(bytes(kind(value)), "little", signed=True)
 
 
 def _integer(kind: Any, value: Any) -> int:

@@ -127,8 +127,10 @@ class _GraphAssembler:
             if not isinstance(node.args[0], tuple) or len(node.args[0]) > MAX_OUTPUTS:
                 raise NotNative("returns no tuple, or more than the tables have room for")
             self.outputs = [self._view(value, node) for value in node.args[0]]
-        elif node.target is operator.getitem and isinstance(self._values.get(node.args[0]), tuple):
-            self._values[node] = self._item(*node.args)
+        elif node.target is operator.getitem and isinstance(values := self._values.get(node.args[0]), tuple):
+            if not isinstance(node.args[1], int):
+                raise NotNative("takes several of a plan's results")
+            self._values[node] = values[node.args[1]]
         elif node.op == "call_function" and id(node.target) in self._plans and not node.kwargs:
             self._values[node] = self._call(node, self._plans[id(node.target)])
         else:
@@ -140,12 +142,6 @@ class _GraphAssembler:
             raise NotNative("uses something else than a tensor")
         self.uses[view.place.register] = user
         return view
-
-    def _item(self, value: Any, index: Any) -> View:
-        values = self._values.get(value) if isinstance(value, Node) else None
-        if not isinstance(values, tuple) or not isinstance(index, int):
-            raise NotNative("takes an item of something else than a plan's results")
-        return values[index]
 
     def _view_of_argument(self, node: Node) -> View:
         """Return the result of a node that gives a view of one of its arguments."""

@@ -23,7 +23,7 @@ from pytest_passbench.protocol import (
     TEXT_BYTES,
 )
 
-_DTYPE_CODE = {getattr(torch, name): code for code, name in enumerate(DTYPES) if hasattr(torch, name)}
+_DTYPE_CODE = {getattr(torch, name): code for code, name in enumerate(DTYPES)}
 _DEVICE_CODE = {name: code for code, name in enumerate(DEVICES)}
 
 

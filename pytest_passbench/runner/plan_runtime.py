@@ -27,16 +27,15 @@ class WrongArgument(RuntimeError):
     """
 
 
-class FillingAllocator:
-    """An allocator that has ``fill`` fill the memory of each new tensor."""
+def filling(plain: Callable[..., torch.Tensor], fill: Callable[[torch.Tensor], None]) -> Callable[..., torch.Tensor]:
+    """Return the allocator ``plain`` with a ``fill`` of the memory of each new tensor."""
 
-    def __init__(self, plain: Callable[..., torch.Tensor], fill: Callable[[torch.Tensor], None]) -> None:
-        self._plain, self._fill = plain, fill
-
-    def __call__(self, shape: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
-        tensor = self._plain(shape, strides, dtype)
-        self._fill(tensor)
+    def allocate(shape: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
+        tensor = plain(shape, strides, dtype)
+        fill(tensor)
         return tensor
+
+    return allocate
 
 
 def zero(tensor: torch.Tensor) -> None:

@@ -17,7 +17,7 @@ from pytest_passbench.core.record import PassReport
 from pytest_passbench.protocol import BASELINE, Order
 from pytest_passbench.rewrite.passes import Kernels, passes_of
 from pytest_passbench.rewrite.pipelines import BuiltGraph, build, build_baseline
-from pytest_passbench.runner.roundings import RoundingSearch
+from pytest_passbench.runner.roundings import rounding_search
 from pytest_passbench.suite.build import build_graph
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
@@ -31,10 +31,9 @@ def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> Built
     """
     module = build_graph(order.source, order.origin, device=order.device)
     if order.arm == "candidate":
-        passes = [each for item in order.passes for each in passes_of(item)]
-        return build(order.pipeline, module, passes, sample, kernels)
+        return build(order.pipeline, module, passes_of(order.passes), sample, kernels)
     if order.arm == "roundings":
-        return BuiltGraph(RoundingSearch(module))
+        return BuiltGraph(rounding_search(module))
     if order.arm == "float64":
         return build_baseline("eager", in_float64(module, sample), sample)
     return build_baseline("eager" if order.arm == "eager" else order.arm + BASELINE, module, sample)

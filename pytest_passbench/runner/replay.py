@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from pytest_passbench.kernels.cpp import CTYPES
 from pytest_passbench.plans.launch import (
     ALIGNMENT_BYTES,
     ITEM_BYTES,
@@ -41,29 +42,19 @@ from pytest_passbench.runner.engine import Engine
 from pytest_passbench.runner.native_code import DTYPE_CODES, CppFunction, Executable, NativePlan, NotNative
 from pytest_passbench.runner.plan_runtime import (
     Contents,
-    FillingAllocator,
     WrongArgument,
     allocator,
     constant_table,
     fill_with_ones,
+    filling,
     reinterpret,
     triton_type,
     zero,
 )
 from pytest_passbench.suite.allowlist import resolve
 
-_CTYPES: dict[str, Any] = {
-    "pointer": ctypes.c_void_p,
-    "dtype": ctypes.c_int32,
-    "bool": ctypes.c_bool,
-    "float32": ctypes.c_float,
-    "float64": ctypes.c_double,
-    **{f"int{bits}": getattr(ctypes, f"c_int{bits}") for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}": getattr(ctypes, f"c_uint{bits}") for bits in (8, 16, 32, 64)},
-}
 #: The functions that fill the results of a plan without kernels with a constant.
 _CONSTANTS: dict[str, Callable[[torch.Tensor], None]] = {"zeros": zero, "ones": fill_with_ones}
-_NAMES = {"argument": "a", "buffer": "b", "table": "t"}
 _OTHER_FORM = "has another dtype or alignment than when the plan was recorded"
 _APART = "a plan is recorded on arguments that share none"
 _count = itertools.count()
@@ -81,7 +72,6 @@ class Replayed:
     """
 
     call: Callable[..., Any]
-    source: str
     namespace: dict[str, Any] = field(repr=False)
     plan: LaunchPlan = field(repr=False)
     kernels: tuple[Any, ...] = field(repr=False)
@@ -96,7 +86,7 @@ class Replayed:
         kernels = {name: value for name, value in self.namespace.items() if isinstance(value, CppFunction)}
         self._awake = {**kernels, "empty": self.namespace["empty"]}
         self.namespace.update(dict.fromkeys(kernels, lambda *_arguments: None))
-        self.namespace["empty"] = FillingAllocator(self.namespace["empty"], zero)
+        self.namespace["empty"] = filling(self.namespace["empty"], zero)
         if self.native is not None:
             self.native.rest()
 
@@ -113,7 +103,7 @@ class Replayed:
         "fresh" memory with whatever it holds.
         """
         plain = self._awake["empty"]
-        filled = None if contents == "fresh" else cache(FillingAllocator(plain, _CONSTANTS[contents]))
+        filled = None if contents == "fresh" else cache(filling(plain, _CONSTANTS[contents]))
         self.namespace["empty"] = filled or plain
         if self.native is not None:
             self.native.idle()
@@ -127,7 +117,7 @@ class Replayed:
 def cpp_function(library: ctypes.CDLL, name: str, parameters: Sequence[str]) -> Any:
     """Return a kernel of a compiled library, with argument types by the kinds of its parameters."""
     function = getattr(library, name)
-    function.restype, function.argtypes = None, [_CTYPES[kind] for kind in parameters]
+    function.restype, function.argtypes = None, [CTYPES[kind] for kind in parameters]
     return function
 
 
@@ -159,7 +149,7 @@ def replay(
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     exec(compile(source, name, "exec"), namespace)
     call, tables = namespace["launch_plan"], tuple(printer.tables)
-    return Replayed(call, source, namespace, plan, tuple(kernels), tables, sequence, frozenset(written), native)
+    return Replayed(call, namespace, plan, tuple(kernels), tables, sequence, frozenset(written), native)
 
 
 def _native(
@@ -177,7 +167,7 @@ def poison(replayed: Sequence[Replayed], seed: int, block: Executable | None = N
     """Fill each allocation of these plans, and of a native block, with contents drawn from ``seed`` from now on."""
     contents = Contents(seed)
     for item in replayed:
-        item.namespace["empty"] = FillingAllocator(item.namespace["empty"], contents.fill)
+        item.namespace["empty"] = filling(item.namespace["empty"], contents.fill)
         if item.native is not None:
             item.native.fill_memory(contents.pattern(_dtype_of_memory(item.plan)))
     if block is not None and replayed:
@@ -192,7 +182,10 @@ def _dtype_of_memory(plan: LaunchPlan) -> torch.dtype:
 
 
 class _PlanPrinter:
-    """The printer of a plan: it makes the text and the namespace."""
+    """The printer of a plan: it makes the text and the namespace.
+
+    Variables are named by a source's first letter: ``a0`` is the first argument, ``b0`` the first buffer.
+    """
 
     def __init__(
         self,
@@ -223,7 +216,7 @@ class _PlanPrinter:
             "inf": math.inf,
             "nan": math.nan,
             "device": torch.device(device),
-            **{f"dtype_{name}": getattr(torch, name) for name in ITEM_BYTES if hasattr(torch, name)},
+            **{f"dtype_{name}": getattr(torch, name) for name in ITEM_BYTES},
             **{f"t{number}": table for number, table in enumerate(self.tables)},
         }
 
@@ -273,7 +266,7 @@ class _PlanPrinter:
         launched = {operand.index for operand in operands_in(arguments) if operand.source == "argument"}
         for index in sorted(launched):
             self._pointer(Operand("argument", index, 0, self._plan.tensors[index].form))
-        addresses = [self._address(f"{_NAMES[source]}{index}") for source, index in native.inputs]
+        addresses = [self._address(f"{source[0]}{index}") for source, index in native.inputs]
         self._add(f"run({', '.join(addresses)})")
 
     def _step(self, step: Step) -> None:
@@ -333,7 +326,7 @@ class _PlanPrinter:
     # -- operands ---------------------------------------------------------------------------------------------------
 
     def _pointer(self, operand: Operand) -> str:
-        base = f"{_NAMES[operand.source]}{operand.index}"
+        base = f"{operand.source[0]}{operand.index}"
         address = self._address(base)
         if operand.source == "argument" and base not in self._aligned:
             self._aligned.add(base)
@@ -349,7 +342,7 @@ class _PlanPrinter:
         return f"p_{base}"
 
     def _tensor(self, operand: Operand) -> str:
-        base, form = f"{_NAMES[operand.source]}{operand.index}", operand.form
+        base, form = f"{operand.source[0]}{operand.index}", operand.form
         if operand.offset == 0 and operand.source != "table" and form == self._whole(operand):
             return base
         shape, strides = _numbers(form.shape), _numbers(form.strides)

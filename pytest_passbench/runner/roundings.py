@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.node import map_aggregate, map_arg
 
+from pytest_passbench.plans.values import tensors_in
 from pytest_passbench.rewrite.normalise import canonical
 
 HALVES = (torch.bfloat16, torch.float16)
@@ -23,26 +24,22 @@ BETTER = 0.98  # a new set of roundings must leave less than this share of the d
 _CASTS = ("half", "bfloat16")
 
 
-class RoundingSearch:
-    """The search on one call. It is called with the graph's inputs, followed by an answer's outputs.
+def rounding_search(module: GraphModule) -> Callable[..., tuple[torch.Tensor]]:
+    """Return the search on one call, as a function of the graph's inputs, followed by an answer's outputs.
 
     The result is one tensor of int64: the number of elements in which the answer differs from eager, the same for the
     best variant, and the positions (from 0) of the graph's nodes that this variant does not round. Later calls return
     the same result. It is two zeros for a graph that writes in place.
     """
+    results = [torch.zeros(2, dtype=torch.int64)] if _changes_in_place(module) else []
+    count = len(module.graph.find_nodes(op="placeholder"))
 
-    def __init__(self, module: GraphModule) -> None:
-        self._module = module
-        self._result = torch.zeros(2, dtype=torch.int64)
-        self._done = _changes_in_place(module)
+    def search(*values: torch.Tensor) -> tuple[torch.Tensor]:
+        if not results:
+            results.append(torch.tensor(_search(module, values[:count], values[count:])))
+        return (results[0].clone(),)
 
-    def __call__(self, *values: torch.Tensor) -> tuple[torch.Tensor]:
-        """Return the result for these inputs and outputs."""
-        if not self._done:
-            self._done = True
-            count = sum(node.op == "placeholder" for node in self._module.graph.nodes)
-            self._result = torch.tensor(_search(self._module, values[:count], values[count:]))
-        return (self._result.clone(),)
+    return search
 
 
 def _changes_in_place(module: GraphModule) -> bool:
@@ -95,26 +92,27 @@ class Variants:
     """The variants of a graph on these inputs. ``rounded`` are the nodes whose result eager rounds, in order."""
 
     def __init__(self, module: GraphModule, inputs: Sequence[torch.Tensor]) -> None:
-        self._module, self._inputs = module, inputs
+        self._nodes, self._inputs = list(module.graph.nodes), inputs
+        self._interpreter = Interpreter(module, garbage_collect_values=False)
         self.rounded: dict[Node, torch.dtype] = {}
         self._halves: set[Node] = set()  # nodes with a half-precision result in eager
         eager: dict[Node, Any] = {}
-        for node in module.graph.nodes:
+        for node in self._nodes:
             eager[node] = self._eager(node, eager)
-            if node.op in ("call_function", "call_method") and _is_half(eager[node]):
+            halves = any(tensor.dtype in HALVES for tensor in tensors_in(eager[node]))
+            if halves and node.op in ("call_function", "call_method"):
                 self._halves.add(node)
                 value = eager[node]
                 wide = self._wide(node, eager)
                 if isinstance(value, torch.Tensor) and not torch.equal(wide.float(), value.float()):
                     self.rounded[node] = value.dtype
-        self._output = next(node for node in module.graph.nodes if node.op == "output")
-        self._answers = _leaves(eager[self._output])
+        self._answers = tensors_in(eager[self._nodes[-1]])  # the last node is the output
 
     def outputs(self, unrounded: frozenset[Node]) -> list[torch.Tensor]:
         """Return the outputs, in eager's dtypes, that follow if the results of ``unrounded`` stay in float32."""
         values: dict[Node, Any] = {}
         wide: set[Node] = set()
-        for node in self._module.graph.nodes:
+        for node in self._nodes:
             if node not in unrounded and wide.isdisjoint(node.all_input_nodes):
                 values[node] = self._eager(node, values)
             elif node.op == "output":
@@ -125,14 +123,13 @@ class Variants:
                 values[node] = result.to(self.rounded[node]) if narrow else result
                 if not narrow and node in self._halves:
                     wide.add(node)
-        results = _leaves(values[self._output])
+        results = tensors_in(values[self._nodes[-1]])
         return [out.to(like.dtype) for out, like in zip(results, self._answers, strict=True)]
 
     def _eager(self, node: Node, values: dict[Node, Any]) -> Any:
         if node.op == "placeholder":
             return self._inputs[len(values)]
-        args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
-        return args[0] if node.op == "output" else _called(self._module, node, args, kwargs)
+        return self._called(node, *map_arg((node.args, node.kwargs), values.__getitem__))
 
     def _wide(self, node: Node, values: dict[Node, Any]) -> Any:
         """Return a node's result with its operands in float32 and no cast to half precision."""
@@ -142,14 +139,10 @@ class Variants:
         )
         if node.op == "call_method" and node.target in _CASTS:
             return args[0].float()
-        return _called(self._module, node, args, kwargs)
+        return self._called(node, args, kwargs)
 
-
-def _called(module: GraphModule, node: Node, args: Any, kwargs: Any) -> Any:
-    if node.op == "get_attr":
-        return getattr(module, str(node.target))
-    function = node.target if callable(node.target) else None
-    return getattr(args[0], str(node.target))(*args[1:], **kwargs) if function is None else function(*args, **kwargs)
+    def _called(self, node: Node, args: Any, kwargs: Any) -> Any:
+        return getattr(self._interpreter, node.op)(node.target, args, kwargs)
 
 
 def _widened(value: Any) -> Any:
@@ -159,11 +152,3 @@ def _widened(value: Any) -> Any:
     if isinstance(value, torch.Tensor) and value.dtype in HALVES:
         return value.float()
     return torch.float32 if value in HALVES and isinstance(value, torch.dtype) else value
-
-
-def _is_half(value: Any) -> bool:
-    return any(isinstance(item, torch.Tensor) and item.dtype in HALVES for item in _leaves(value))
-
-
-def _leaves(value: Any) -> list[Any]:
-    return [leaf for item in value for leaf in _leaves(item)] if isinstance(value, (tuple, list)) else [value]

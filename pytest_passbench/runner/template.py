@@ -73,10 +73,10 @@ class Failure(Exception):
 
 
 def main(message: dict[str, Any], fds: list[int]) -> None:
-    """Build the program that ``message`` orders, and serve requests for forks until the judge hangs up.
+    """Build the program that ``message`` orders, and serve requests for forks.
 
     On a device, a process without code of a candidate goes on with the next order after that. Making a context takes
-    longer than most measurements.
+    longer than most measurements. Raises ProtocolError when the judge hangs up.
     """
     channel, pages_fd = socket.socket(fileno=fds[0]), fds[1]
     enclose(fds[2], message["limits"])
@@ -93,15 +93,10 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
         if first:
             ready.pieces = memory.release()  # last, since even a report's length moves the heap's end
         _fork_on_request(channel, ready)
-        if not ready.lasting:
-            return
         os.close(ready.null)
         ready, first = None, False
         _forget()
-        try:
-            message, fds = receive(channel)
-        except ProtocolError:
-            return
+        message, fds = receive(channel)
         ready = _build(channel, message, fds[0])
 
 
@@ -226,14 +221,12 @@ def _explained(error: BaseException) -> str:
 
 
 def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
+    """Fork a process for each request. A process that lasts serves the first one itself, and then returns."""
     while True:
         # This process stops itself, until the judge continues it. To stop at a signal of the judge, it would need the
         # core once more, and a new runner may hold the core by then.
         os.kill(os.getpid(), signal.SIGSTOP)
-        try:
-            message, fds = receive(channel)
-        except ProtocolError:
-            return
+        message, fds = receive(channel)
         if message["op"] == "reap":
             send(channel, {"ended": reap()})
             continue
@@ -291,15 +284,13 @@ def _serve(channel: socket.socket, message: dict[str, Any], ready: Ready, shared
             harden.keep_descriptors(1, 2, channel.fileno())
         chance = random.Random(message["place"])
         memory.displace(chance, ready.pieces)
-        mutated, outputs = tuple(message["mutated"]), message["outputs"]
         if message["idle"] is not None:
             _idle(ready, message["idle"])
         else:
             _wake(ready)
         if message["audit"]:
             poison(ready.replayed, message["place"], ready.native)
-        native = ready.native if message["native"] else None
-        block = _block(channel, ready, message["calls"], mutated, outputs, shared, native)
+        block = _block(channel, message, ready, shared)
         rehearsal = message["calls"] if message["rehearse"] else 0
         with closing(channel), closing(block):
             spacer = memory.Spacer(chance, sum(ready.sizes))
@@ -323,18 +314,11 @@ def _idle(ready: Ready, contents: str) -> None:
         ready.native.idle()
 
 
-def _block(
-    channel: socket.socket,
-    ready: Ready,
-    calls: int,
-    mutated: tuple[int, ...],
-    outputs: int,
-    shared: Sequence[int],
-    native: NativeBlock | None,
-) -> PythonBlock:
+def _block(channel: socket.socket, message: dict[str, Any], ready: Ready, shared: Sequence[int]) -> PythonBlock:
     """Return the block of a runner. If a device cannot make it, tell the judge why, and end the process."""
-    if native is not None:
-        return EngineBlock(native, ready.pages, calls, outputs)
+    calls, mutated, outputs = message["calls"], tuple(message["mutated"]), message["outputs"]
+    if message["native"] and ready.native is not None:
+        return EngineBlock(ready.native, ready.pages, calls, outputs)
     if not is_cuda(ready.device):
         return PythonBlock(ready.call, ready.pages, calls, mutated, outputs)
     from pytest_passbench.runner.cuda.block import CudaBlock

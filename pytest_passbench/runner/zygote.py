@@ -77,12 +77,7 @@ def _import(wants: dict[str, Any]) -> None:
 
         warm_up()
     else:
-        from pytest_passbench.runner import template  # noqa: F401 - and what a template needs
-
-        if wants["device"]:
-            _import_compilers()
-        else:
-            _warm_up(wants["pipeline"])
+        _warm_up(wants["pipeline"], wants["device"])
     if opened := opened_devices():
         sys.exit(f"{', '.join(opened)} was opened by an import, so no process forked from here could use CUDA")
     _freeze()
@@ -93,31 +88,24 @@ def _freeze() -> None:
     gc.freeze()  # a fork's collections then walk its own objects only
 
 
-def _warm_up(pipeline: str) -> None:
+def _warm_up(pipeline: str, on_device: bool) -> None:
     """Build a small graph, so that lazy imports (Dynamo, the operator tables) happen once.
 
-    Eager needs few of them, but its processes have to be like those of the other arms.
+    Eager needs few of them, but its processes have to be like those of the other arms. For a device nothing is
+    compiled: Dynamo saves the state of CUDA's random numbers around each compilation, and that initialises CUDA.
     """
-    from pytest_passbench.rewrite.pipelines import warm_up
+    from pytest_passbench.rewrite import pipelines
+    from pytest_passbench.runner import template  # noqa: F401 - and what a template needs
     from pytest_passbench.suite.build import build_graph
 
     build_graph("def forward(in_0):\n    return (torch.relu(in_0),)", "warm-up")
-    warm_up(pipeline)
-
-
-def _import_compilers() -> None:
-    """Import what :func:`_warm_up` would import, and compile nothing.
-
-    Dynamo saves the state of CUDA's random numbers around each compilation, and that initialises CUDA.
-    """
+    if not on_device:
+        pipelines.warm_up(pipeline)
+        return
     import torch._dynamo
     import torch._inductor.compile_fx  # noqa: F401
 
-    from pytest_passbench.rewrite import pipelines  # noqa: F401
     from pytest_passbench.runner.cuda import block  # noqa: F401 - binds native functions
-    from pytest_passbench.suite.build import build_graph
-
-    build_graph("def forward(in_0):\n    return (torch.relu(in_0),)", "warm-up")
 
 
 def opened_devices(descriptors: Path = Path("/proc/self/fd")) -> list[str]:

@@ -13,6 +13,8 @@ import stat
 import struct
 from collections.abc import Sequence
 
+from pytest_passbench.walls.harden import libc, prctl
+
 _CREATE, _ADD_RULE, _RESTRICT_SELF, _CAPSET = 444, 445, 446, 0
 _PATH_BENEATH = 1
 _READ = 1 << 0 | 1 << 2 | 1 << 3  # execute, read a file, read a folder
@@ -33,13 +35,9 @@ def confine(readable: Sequence[str], writable: Sequence[str], named: bool = Fals
     With ``named`` it may write to existing files of /proc too. A process forked from it has to give up this right
     (:func:`keep_own_names`).
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    zero = ctypes.c_ulong(0)
-    enabled = ctypes.c_ulong(1)
-    libc.prctl(_PR_SET_CHILD_SUBREAPER, enabled, zero, zero, zero)  # so that the judge finds all orphans
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, enabled, zero, zero, zero)
-    _landlock(libc, readable, writable, ("/proc",) if named else ())
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)  # so that the judge finds all orphans
+    prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    _landlock(readable, writable, ("/proc",) if named else ())
     header = struct.pack("<Ii", _CAPABILITY_VERSION_3, 0)
     libc.capset(header, bytes(24))  # drops all capabilities
 
@@ -52,22 +50,25 @@ def keep_own_names(writable: Sequence[str]) -> None:
     descriptor that is left open keeps the kernel from making the folder anew, without the rule. Nothing is denied if
     the kernel has no Landlock. Raises OSError.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    version = libc.syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
+    version = _landlock_version()
     if version < 1:
         return
     rights, task_folder = _WRITE_FILE | (_TRUNCATE if version >= 3 else 0), f"/proc/{os.getpid()}/task"
     os.open(task_folder, os.O_PATH | os.O_CLOEXEC)
-    _restrict(libc, struct.pack("<Q", rights), [(path, rights) for path in (*writable, task_folder)])
+    _restrict(struct.pack("<Q", rights), [(path, rights) for path in (*writable, task_folder)])
 
 
-def _landlock(libc: ctypes.CDLL, readable: Sequence[str], writable: Sequence[str], changed: Sequence[str]) -> None:
+def _landlock_version() -> int:
+    """Return the version of the kernel's interface of Landlock, less than 1 if it has none."""
+    return int(libc.syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1)))
+
+
+def _landlock(readable: Sequence[str], writable: Sequence[str], changed: Sequence[str]) -> None:
     """Put this process under a Landlock ruleset, if the kernel has it. Raises OSError.
 
     Below ``changed`` existing files may be written to.
     """
-    version = libc.syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
+    version = _landlock_version()
     if version < 1:
         return
     newer = (_REFER, 2), (_TRUNCATE, 3), (_DEVICES, 5)
@@ -75,24 +76,24 @@ def _landlock(libc: ctypes.CDLL, readable: Sequence[str], writable: Sequence[str
     ruleset = struct.pack("<QQQ", every, _TCP if version >= 4 else 0, _SCOPES if version >= 6 else 0)
     size = 8 if version < 4 else 16 if version < 6 else 24
     parts = (readable, _READ), (writable, every), (changed, every & (_WRITE_FILE | _TRUNCATE))
-    _restrict(libc, ruleset[:size], [(path, rights) for paths, rights in parts for path in paths])
+    _restrict(ruleset[:size], [(path, rights) for paths, rights in parts for path in paths])
 
 
-def _restrict(libc: ctypes.CDLL, ruleset: bytes, allowed: Sequence[tuple[str, int]]) -> None:
+def _restrict(ruleset: bytes, allowed: Sequence[tuple[str, int]]) -> None:
     """Put this process under a ruleset, with rights below some paths. Raises OSError if the kernel refuses."""
     rules = libc.syscall(_CREATE, ruleset, ctypes.c_size_t(len(ruleset)), ctypes.c_uint32(0))
     if rules < 0:
         raise OSError(ctypes.get_errno(), _REFUSED)
     try:
         for path, rights in allowed:
-            _allow(libc, rules, path, rights)
+            _allow(rules, path, rights)
         if libc.syscall(_RESTRICT_SELF, ctypes.c_int(rules), ctypes.c_uint32(0)):
             raise OSError(ctypes.get_errno(), _REFUSED)
     finally:
         os.close(rules)
 
 
-def _allow(libc: ctypes.CDLL, rules: int, path: str, rights: int) -> None:
+def _allow(rules: int, path: str, rights: int) -> None:
     """Add a rule for a path. A path that does not exist needs none."""
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)

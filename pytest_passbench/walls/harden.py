@@ -15,27 +15,27 @@ from itertools import pairwise
 
 _PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 4, 1
 _PERSONALITY_QUERY, _ADDR_NO_RANDOMIZE = 0xFFFFFFFF, 0x0040000
-_libc = ctypes.CDLL(None, use_errno=True)  # once, since each new one makes types anew
+libc = ctypes.CDLL(None, use_errno=True)  # once, since each new one makes types anew
 
 
-def _prctl(option: int, value: int, pointer: int = 0) -> int:
-    arguments = [ctypes.c_ulong(number) for number in (value, pointer, 0, 0)]
-    return int(_libc.prctl(option, *arguments))
+def prctl(option: int, value: int) -> None:
+    """Set a property of this process (``man 2 prctl``)."""
+    libc.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0)))
 
 
 def not_dumpable() -> None:
     """Hide this process's memory from other processes of the same user."""
-    _prctl(_PR_SET_DUMPABLE, 0)
+    prctl(_PR_SET_DUMPABLE, 0)
 
 
 def dumpable() -> None:
     """Let the judge read this process's memory. Only processes that may trace this one can."""
-    _prctl(_PR_SET_DUMPABLE, 1)
+    prctl(_PR_SET_DUMPABLE, 1)
 
 
 def die_with_parent() -> None:
     """Make the kernel kill this process when its parent ends."""
-    _prctl(_PR_SET_PDEATHSIG, 9)
+    prctl(_PR_SET_PDEATHSIG, 9)
 
 
 def keep_descriptors(*descriptors: int) -> None:
@@ -60,8 +60,8 @@ def same_layout() -> None:
     The memory layout changes a program's speed by a few per cent, and all forks of a zygote inherit it. So arms that
     run the same program must have the same layout. Between different programs it remains a part of the measurement.
     """
-    now = _libc.personality(_PERSONALITY_QUERY)
-    if now >= 0 and not now & _ADDR_NO_RANDOMIZE and _libc.personality(now | _ADDR_NO_RANDOMIZE) >= 0:
+    now = libc.personality(_PERSONALITY_QUERY)
+    if now >= 0 and not now & _ADDR_NO_RANDOMIZE and libc.personality(now | _ADDR_NO_RANDOMIZE) >= 0:
         os.execv(sys.executable, sys.orig_argv)
 
 

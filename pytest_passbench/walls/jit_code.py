@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from pytest_passbench.walls.harden import libc
+
 _PAGE_BYTES = 4096
 _READ, _WRITE, _EXECUTE = 1, 2, 4
-_libc = ctypes.CDLL(None)
-_libc.mprotect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-_libc.mincore.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
+libc.mprotect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+libc.mincore.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,12 @@ class CodePages:
 def made_here() -> list[CodePages]:
     """Return the code that was compiled in this process. A template calls this before its first fork."""
     kinds = {"rwxp": _READ | _WRITE | _EXECUTE, "r-xp": _READ | _EXECUTE}
-    pages = [
-        (start, end, number)
-        for name, number in kinds.items()
-        for start, end in _nameless(Path("/proc/self/maps").read_text(), name)
+    maps = Path("/proc/self/maps").read_text()
+    return [
+        CodePages(start, end - start, rights, _used(start, end))
+        for name, rights in kinds.items()
+        for start, end in _nameless(maps, name)
     ]
-    return [CodePages(start, end - start, number, _used(start, end)) for start, end, number in pages]
 
 
 def make_private(pieces: list[CodePages]) -> None:
@@ -52,10 +53,10 @@ def make_private(pieces: list[CodePages]) -> None:
     All arms share it, except what a candidate brings.
     """
     for piece in pieces:
-        if not _libc.mprotect(piece.start, piece.size, _READ | _WRITE):
+        if not libc.mprotect(piece.start, piece.size, _READ | _WRITE):
             for page in piece.used:
                 ctypes.memmove(page, page, 1)
-            _libc.mprotect(piece.start, piece.size, piece.rights & ~_WRITE)
+            libc.mprotect(piece.start, piece.size, piece.rights & ~_WRITE)
 
 
 def seal(maps: int) -> None:
@@ -67,13 +68,13 @@ def seal(maps: int) -> None:
     parts = list(iter(partial(os.read, maps, 1 << 16), b""))
     os.close(maps)
     for start, end in _nameless(b"".join(parts).decode(), "rwxp"):
-        _libc.mprotect(start, end - start, _READ | _EXECUTE)
+        libc.mprotect(start, end - start, _READ | _EXECUTE)
 
 
 def _used(start: int, end: int) -> list[int]:
     """Return the pages of a range that are in memory. A JIT may have reserved many more."""
     flags = (ctypes.c_ubyte * ((end - start) // _PAGE_BYTES))()
-    _libc.mincore(start, end - start, flags)
+    libc.mincore(start, end - start, flags)
     return [start + _PAGE_BYTES * index for index, flag in enumerate(flags) if flag & 1]
 
 

@@ -15,6 +15,7 @@ import struct
 from collections.abc import Iterable
 
 from pytest_passbench.walls import jit_code
+from pytest_passbench.walls.harden import libc, prctl
 from pytest_passbench.walls.syscalls import OF_ITSELF, SIGNALS, SYSCALL_TABLES, SyscallTable
 
 ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
@@ -26,7 +27,6 @@ OWN_NUMBER = 0xFFFFFFFF
 _PR_SET_NO_NEW_PRIVS = 38
 _SET_MODE_FILTER, _ALL_THREADS = 1, 1
 _X32 = 0x40000000
-_libc = ctypes.CDLL(None, use_errno=True)  # once, since each new one makes types anew
 
 _PR_SET_PDEATHSIG = 1
 _CLONE_THREAD, _EXIT_SIGNAL = 0x00010000, 0xFF
@@ -166,9 +166,8 @@ def _no_processes(machine: SyscallTable) -> Filter:
 
 def _packets(socket: int) -> list[bytes]:
     """Allow Unix sockets of type SOCK_SEQPACKET, and deny all others."""
-    family = [op(LOAD, 0, 0, argument_at(0)), op(JUMP_EQUAL, 0, 4, _AF_UNIX)]
     kind = [op(LOAD, 0, 0, argument_at(1)), op(AND, 0, 0, _SOCKET_TYPE), op(JUMP_EQUAL, 0, 1, _SOCK_SEQPACKET)]
-    return decide(socket, [*family, *kind], ALLOW, DENY)
+    return when(socket, 0, [op(JUMP_EQUAL, 0, 4, _AF_UNIX), *kind])
 
 
 def _children(clone: int) -> list[bytes]:
@@ -187,20 +186,14 @@ def _children(clone: int) -> list[bytes]:
 
 def _parents_death(prctl: int) -> list[bytes]:
     """Deny all signals at the parent's death except SIGKILL. Setting no signal is denied too."""
-    killed = [op(LOAD, 0, 0, argument_at(1)), op(JUMP_EQUAL, 1, 0, _SIGKILL), op(RETURN, 0, 0, DENY)]
-    body = [
-        op(LOAD, 0, 0, argument_at(0)),
-        op(JUMP_EQUAL, 0, len(killed), _PR_SET_PDEATHSIG),
-        *killed,
-        op(LOAD, 0, 0, NUMBER),
-    ]
-    return [op(JUMP_EQUAL, 0, len(body), prctl), *body]
+    signal = [op(LOAD, 0, 0, argument_at(1)), op(JUMP_EQUAL, 1, 0, _SIGKILL)]
+    return unless(prctl, 0, [op(JUMP_EQUAL, 0, 3, _PR_SET_PDEATHSIG), *signal])
 
 
 def _abort(tgkill: int) -> list[bytes]:
     """Allow a process to send SIGABRT to itself. :class:`Filter` puts the process's number in."""
-    itself = [op(LOAD, 0, 0, argument_at(0)), op(JUMP_EQUAL, 0, 3, OWN_NUMBER)]
-    return decide(tgkill, [*itself, op(LOAD, 0, 0, argument_at(2)), op(JUMP_EQUAL, 0, 1, _SIGABRT)], ALLOW, DENY)
+    signal = [op(LOAD, 0, 0, argument_at(2)), op(JUMP_EQUAL, 0, 1, _SIGABRT)]
+    return when(tgkill, 0, [op(JUMP_EQUAL, 0, 3, OWN_NUMBER), *signal])
 
 
 def op(code: int, yes: int, no: int, value: int) -> bytes:
@@ -220,18 +213,13 @@ def answer(action: int, numbers: Iterable[int]) -> list[bytes]:
 
 def when(number: int, argument: int, test: list[bytes]) -> list[bytes]:
     """Allow call ``number`` if ``test`` of an argument skips no instruction behind it, and deny it otherwise."""
-    return decide(number, [op(LOAD, 0, 0, argument_at(argument)), *test], ALLOW, DENY)
+    body = [op(LOAD, 0, 0, argument_at(argument)), *test, op(RETURN, 0, 0, ALLOW), op(RETURN, 0, 0, DENY)]
+    return [op(JUMP_EQUAL, 0, len(body), number), *body]
 
 
 def unless(number: int, argument: int, test: list[bytes]) -> list[bytes]:
     """Deny call ``number`` if ``test`` of an argument skips no instruction behind it, and else decide nothing."""
     body = [op(LOAD, 0, 0, argument_at(argument)), *test, op(RETURN, 0, 0, DENY), op(LOAD, 0, 0, NUMBER)]
-    return [op(JUMP_EQUAL, 0, len(body), number), *body]
-
-
-def decide(number: int, body: list[bytes], then: int, otherwise: int) -> list[bytes]:
-    """Answer call ``number`` with ``then`` if ``body`` skips no instruction behind it, else with ``otherwise``."""
-    body = [*body, op(RETURN, 0, 0, then), op(RETURN, 0, 0, otherwise)]
     return [op(JUMP_EQUAL, 0, len(body), number), *body]
 
 
@@ -261,8 +249,7 @@ class Filter:
         """
         for place in self._pid_places:
             struct.pack_into("<I", self._program, place, os.getpid())
-        zero, pointer = ctypes.c_ulong(0), ctypes.c_ulong(ctypes.addressof(self._header))
-        mode, flags = ctypes.c_ulong(_SET_MODE_FILTER), ctypes.c_ulong(_ALL_THREADS)
-        _libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero)
-        if _libc.syscall(ctypes.c_long(self._number), mode, flags, pointer):
+        prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        arguments = map(ctypes.c_ulong, (_SET_MODE_FILTER, _ALL_THREADS, ctypes.addressof(self._header)))
+        if libc.syscall(ctypes.c_long(self._number), *arguments):
             raise RuntimeError(REFUSED)

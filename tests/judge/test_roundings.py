@@ -8,7 +8,7 @@ import torch
 from pytest_passbench.api.feedback import text as feedback
 from pytest_passbench.core.escape import line
 from pytest_passbench.report.failure_text import describe
-from pytest_passbench.runner.roundings import RoundingSearch
+from pytest_passbench.runner.roundings import rounding_search
 from pytest_passbench.suite.build import build_graph
 
 GRAPH = """
@@ -74,7 +74,7 @@ CASES = {
 def test_a_graph_that_changes_values_in_place_is_not_searched(change):
     text = f"def forward(in_0):\n    tmp_0 = in_0 * 1.7\n    {change}\n    tmp_1 = tmp_0 * 3\n    return (tmp_1,)"
     x = torch.linspace(1, 2, 64, dtype=torch.bfloat16).reshape(8, 8)
-    (result,) = RoundingSearch(build_graph(text, "test"))(x, torch.zeros_like(x))
+    (result,) = rounding_search(build_graph(text, "test"))(x, torch.zeros_like(x))
     assert bool(result.any()) == (change == "")
 
 

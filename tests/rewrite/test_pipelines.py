@@ -292,7 +292,7 @@ def test_replacement_args_opens_no_level():
     arguments = torch.fx.Graph()
     x = arguments.placeholder("x")
     arguments.output((arguments.call_function(torch._C._functorch._add_batch_dim, (x, 0, 1)),))
-    item = Pass(item.name, item.pattern, Traced(arguments, (x,)))
+    item = Pass(item.name, item.pattern, Traced(arguments))
     with pytest.raises(PassError, match="_add_batch_dim, which is not an operator of a graph"):
         pipelines.build(
             "direct", graph("return (torch.relu(in_0) * 2,)"), [item], [torch.randn(3)], LocalKernels(loaded)

@@ -12,7 +12,7 @@ import torch
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.plans.launch import ITEM_BYTES
+from pytest_passbench.plans.launch import Form
 from pytest_passbench.protocol import (
     DEVICES,
     DTYPES,
@@ -58,10 +58,7 @@ class OutputForm:
     @property
     def span(self) -> int:
         """The bytes from the first element in memory to the end of the last one; 0 if it is empty."""
-        if 0 in self.shape:
-            return 0
-        steps = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
-        return ITEM_BYTES[self.dtype] * (1 + steps)
+        return Form(self.dtype, self.shape, self.strides).nbytes
 
     def describe(self) -> str:
         """Return the form in words, for a message."""
