@@ -146,7 +146,7 @@ def overlap(runner: Runner, layout: Layout, calls: int, shared: Collection[int] 
     first = runner.hello["pages"]
     last = min(first + layout.size, ADDRESS_END - 1)
     in_inputs = (starts >= np.uint64(first)) & (starts < np.uint64(last)) & (ends > starts)
-    slots = (starts - np.uint64(first)) // np.uint64(layout.stride)
+    slots = (starts - np.uint64(first)) // np.uint64(max(layout.stride, 1))
     in_others = np.argwhere(in_inputs & (slots != np.arange(calls, dtype=np.uint64)[:, None]))
     if len(in_others):
         call, output = in_others[0].tolist()
