@@ -13,17 +13,20 @@ template <class T> struct Added {  // what is added to a product, if anything
   }
 };
 """,
-    "TALL BROAD term_place laid_out laid_out_rows Sums chain_of_terms product_tile product_tiles": """\
+    "Order BY_FOUR IN_TURN FROM_ADDED TALL BROAD term_place laid_out laid_out_rows Sums chain_of_terms product_tile "
+    "product_tiles": """\
 // A product in tiles of TALL rows and BROAD columns. Both operands are laid out as floats before. At each place along
 // the depth are the elements of TALL rows, in the room of a register, or those of BROAD columns.
 constexpr int TALL = 6, BROAD = 2 * pb::L;
-// Where term k of a sum lies. BY_FOUR: eager adds every fourth term, and then the four sums. Else it adds in turn.
-template <bool BY_FOUR> int64_t term_place(int64_t k, int64_t depth) {
+// How eager adds: every fourth term and then the four sums, or in turn, beginning with 0 or with what is to be added.
+enum Order { BY_FOUR, IN_TURN, FROM_ADDED };
+// Where term k of a sum lies.
+template <Order ORDER> int64_t term_place(int64_t k, int64_t depth) {
   int64_t each = depth / 4, rest = depth % 4;
-  return !BY_FOUR ? k : k >= 4 * each ? k - 3 * each : k % 4 * each + (k % 4 ? rest : 0) + k / 4;
+  return ORDER != BY_FOUR ? k : k >= 4 * each ? k - 3 * each : k % 4 * each + (k % 4 ? rest : 0) + k / 4;
 }
 // Lays out `count` lines of `depth` elements that lie `step` apart, with SIZE floats for each place along the depth.
-template <bool BY_FOUR, int SIZE, class T>
+template <Order ORDER, int SIZE, class T>
 void laid_out(float* to, const T* p, int64_t count, int64_t depth, int64_t line, int64_t step) {
   for (int64_t k = 0; k < depth; k += pb::L)
     for (int64_t j = 0; j < SIZE; j += pb::L) {
@@ -34,17 +37,17 @@ void laid_out(float* to, const T* p, int64_t count, int64_t depth, int64_t line,
       if (step == 1) get_transposed(rows, from, line, lanes, height);
       else if (line == 1) for (int64_t i = 0; i < height; i++) rows[i] = pb::load(from + i * step, lanes);
       else for (int64_t i = 0; i < height; i++) rows[i] = gather(from + i * step, line, lanes);
-      for (int64_t i = 0; i < height; i++) pb::store(to + term_place<BY_FOUR>(k + i, depth) * SIZE + j, rows[i]);
+      for (int64_t i = 0; i < height; i++) pb::store(to + term_place<ORDER>(k + i, depth) * SIZE + j, rows[i]);
     }
 }
-template <bool BY_FOUR, class T>
+template <Order ORDER, class T>
 void laid_out_rows(float* to, const T* p, int64_t rows, int64_t depth, int64_t line, int64_t step) {
   for (int64_t m = 0; m < rows; m += TALL, to += pb::L * depth)
-    laid_out<BY_FOUR, pb::L>(to, p + m * line, rows - m < TALL ? rows - m : TALL, depth, line, step);
+    laid_out<ORDER, pb::L>(to, p + m * line, rows - m < TALL ? rows - m : TALL, depth, line, step);
 }
 template <int ROWS> struct Sums { vec at[ROWS][2] = {}; };
-template <int ROWS> Sums<ROWS> chain_of_terms(const float*& left, const float*& right, int64_t count) {
-  Sums<ROWS> sums;
+template <int ROWS>
+Sums<ROWS> chain_of_terms(const float*& left, const float*& right, int64_t count, Sums<ROWS> sums = {}) {
   for (int64_t k = 0; k < count; k++, left += pb::L, right += BROAD) {
     vec first = pb::load(right), second = pb::load(right + pb::L);
 #pragma GCC unroll 6
@@ -56,45 +59,51 @@ template <int ROWS> Sums<ROWS> chain_of_terms(const float*& left, const float*& 
   }
   return sums;
 }
-template <bool BY_FOUR, int ROWS, class T, class F>
+template <Order ORDER, int ROWS, class T, class F>
 int64_t product_tile(T* out, const float* left, const float* right, int64_t m, int64_t columns, int64_t depth,
                      int64_t row, F added) {
-  Sums<ROWS> sums = chain_of_terms<ROWS>(left, right, BY_FOUR ? depth / 4 + depth % 4 : depth);
-  for (int turn = 1; BY_FOUR && turn < 4; turn++) {
+  auto each = [&](auto f) {  // for each register of the tile
+    for (int64_t i = 0; i < ROWS; i++)
+      for (int64_t j = 0; j < columns; j += pb::L) f(i, j, columns - j < pb::L ? columns - j : pb::L);
+  };
+  Sums<ROWS> sums;
+  if (ORDER == FROM_ADDED)
+    each([&](int64_t i, int64_t j, int64_t lanes) { sums.at[i][j / pb::L] = added(m + i, j, lanes); });
+  sums = chain_of_terms<ROWS>(left, right, ORDER == BY_FOUR ? depth / 4 + depth % 4 : depth, sums);
+  for (int turn = 1; ORDER == BY_FOUR && turn < 4; turn++) {
     Sums<ROWS> more = chain_of_terms<ROWS>(left, right, depth / 4);
     for (int i = 0; i < ROWS; i++) sums.at[i][0] += more.at[i][0], sums.at[i][1] += more.at[i][1];
   }
-  for (int64_t i = 0; i < ROWS; i++)
-    for (int64_t j = 0; j < columns; j += pb::L) {
-      int64_t lanes = columns - j < pb::L ? columns - j : pb::L;
-      pb::store(out + (m + i) * row + j, sums.at[i][j / pb::L] + added(m + i, j, lanes), lanes);
-    }
+  each([&](int64_t i, int64_t j, int64_t lanes) {
+    vec sum = sums.at[i][j / pb::L];
+    pb::store(out + (m + i) * row + j, ORDER == FROM_ADDED ? sum : sum + added(m + i, j, lanes), lanes);
+  });
   return ROWS;
 }
 // Stores up to BROAD columns of a product, plus what `added(row, column, lanes)` returns.
-template <bool BY_FOUR, class T, class F>
+template <Order ORDER, class T, class F>
 void product_tiles(T* out, const float* left, const float* right, int64_t rows, int64_t columns, int64_t depth,
                    int64_t row, F added) {
   for (int64_t m = 0; m < rows;) {
     const float* p = left + m / TALL * pb::L * depth + m % TALL;
-    if (rows - m >= TALL) m += product_tile<BY_FOUR, TALL>(out, p, right, m, columns, depth, row, added);
-    else if (rows - m >= 2) m += product_tile<BY_FOUR, 2>(out, p, right, m, columns, depth, row, added);
-    else m += product_tile<BY_FOUR, 1>(out, p, right, m, columns, depth, row, added);
+    if (rows - m >= TALL) m += product_tile<ORDER, TALL>(out, p, right, m, columns, depth, row, added);
+    else if (rows - m >= 2) m += product_tile<ORDER, 2>(out, p, right, m, columns, depth, row, added);
+    else m += product_tile<ORDER, 1>(out, p, right, m, columns, depth, row, added);
   }
 }
 """,
     "products": """\
-template <bool BY_FOUR, class T>
+template <Order ORDER, class T>
 void products(T* out, const T* left, const T* right, const std::common_type_t<T>* added, int64_t count, int64_t rows,
               int64_t columns, int64_t depth, Steps o, Steps l, Steps r, Steps a) {
   pb::buffer block((rows + TALL - 1) / TALL * pb::L * depth), panel(BROAD * depth);
   for (int64_t matrix = 0; matrix < count; matrix++) {
-    laid_out_rows<BY_FOUR>(block.data, left + matrix * l.matrix, rows, depth, l.row, l.column);
+    laid_out_rows<ORDER>(block.data, left + matrix * l.matrix, rows, depth, l.row, l.column);
     for (int64_t n = 0; n < columns; n += BROAD) {
       int64_t broad = columns - n < BROAD ? columns - n : BROAD;
-      laid_out<BY_FOUR, BROAD>(panel.data, right + matrix * r.matrix + n * r.column, broad, depth, r.column, r.row);
+      laid_out<ORDER, BROAD>(panel.data, right + matrix * r.matrix + n * r.column, broad, depth, r.column, r.row);
       auto more = [&](int64_t m, int64_t j, int64_t lanes) { return Added<T>{added, a}(matrix, m, n + j, lanes); };
-      product_tiles<BY_FOUR>(out + matrix * o.matrix + n, block.data, panel.data, rows, broad, depth, o.row, more);
+      product_tiles<ORDER>(out + matrix * o.matrix + n, block.data, panel.data, rows, broad, depth, o.row, more);
     }
   }
 }
@@ -222,7 +231,7 @@ void convolution(T* out, const T* image, const T* weight, const std::common_type
   pb::buffer padded(channels * plane + BROAD), block((rows + TALL - 1) / TALL * pb::L * depth), panel(BROAD * depth);
   std::memset(padded.data, 0, (channels * plane + BROAD) * sizeof(float));
   for (int64_t g = 0; g < groups; g++) {
-    laid_out_rows<true>(block.data, weight + g * rows * depth, rows, depth, depth, 1);
+    laid_out_rows<BY_FOUR>(block.data, weight + g * rows * depth, rows, depth, depth, 1);
     for (int64_t example = 0; example < count; example++) {
       int64_t number = example * groups + g;
       with_margin(padded.data, image + number * channels * w.size[0] * w.size[1] * w.size[2], channels, margin, w);
@@ -238,7 +247,7 @@ void convolution(T* out, const T* image, const T* weight, const std::common_type
           for (int64_t z = 0; z < w.kernel[0]; z++)
             for (int64_t y = 0; y < w.kernel[1]; y++)
               for (int64_t x = 0; x < w.kernel[2]; x++, k++) {
-                float* to = panel.data + term_place<true>(k, depth) * BROAD;
+                float* to = panel.data + term_place<BY_FOUR>(k, depth) * BROAD;
                 const float* from = padded.data + c * plane + x * w.dilation[2]
                                   + (z * w.dilation[0] * margin[1] + y * w.dilation[1]) * margin[2];
                 if (whole || by_line) std::memcpy(to, from + at[0], BROAD * sizeof(float));
@@ -247,7 +256,7 @@ void convolution(T* out, const T* image, const T* weight, const std::common_type
         const T* first = bias ? bias + g * rows : nullptr;
         auto added = [&](int64_t m, int64_t, int64_t) { return first ? pb::all(pb::get(first + m)) : vec{}; };
         T* to = out + number * rows * places + n;
-        product_tiles<true>(to, block.data, panel.data, rows, broad, depth, places, added);
+        product_tiles<BY_FOUR>(to, block.data, panel.data, rows, broad, depth, places, added);
       }
     }
   }

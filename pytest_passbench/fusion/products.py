@@ -103,7 +103,7 @@ def _matrices(call: Call) -> Product:
     if a.get("alpha", 1) != 1 or a.get("beta", 1) != 1:
         raise Unsupported(f"{call.name} with factors")
     small = len(left.sizes) == 3 and rows * columns * depth < FEWEST_TERMS
-    function = "products<false>" if small else _function(left, right, rows, depth)
+    function = "products<IN_TURN>" if small else _function(left, right, rows, depth)
     if function == "dots" and rows * columns <= LEAST_REUSE * (rows + columns):
         raise Unsupported(f"{call.name} of {rows} rows and {columns} columns is fast in eager")
     count = result.sizes[0] if len(result.sizes) == 3 else 1
@@ -127,7 +127,7 @@ def _function(left: Value, right: Value, rows: int, depth: int) -> str:
     right_along_depth = not _in_rows(right) and right.strides[-2] == 1 and right.strides[-1] >= depth
     if left_along_depth and right_along_depth:
         return "dots"
-    return f"products<{'true' if left_along_depth or right_along_depth else 'false'}>"
+    return f"products<{'BY_FOUR' if left_along_depth or right_along_depth else 'FROM_ADDED'}>"
 
 
 def _in_rows(value: Value) -> bool:
