@@ -1,4 +1,4 @@
-"""Products of matrices and convolutions of halves have eager's bits, where it has no instructions for them."""
+"""Products of matrices and convolutions of halves have the bits of eager's, where it has no instructions for them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def drawn(*sizes: int, dtype: torch.dtype, seed: int = 0) -> torch.Tensor:
 
 
 def assert_right(function: Callable[..., Any], *inputs: torch.Tensor) -> None:
-    """Compare with eager's bits, or with float64 on a machine whose instructions add in another order."""
+    """Compare with eager's bits, or with float64 on a machine on which eager may add in another order."""
     answer, expected = kernel(function, inputs)(*inputs), function(*inputs)
     assert answer.stride() == expected.stride()
-    if eager_is_slow(inputs[0].dtype):
+    if eager_is_slow(inputs[0].dtype) and torch.backends.cpu.get_cpu_capability() == "AVX2":
         assert torch.equal(answer, expected)
     else:
         exact = function(*(value.double() for value in inputs))
