@@ -72,13 +72,13 @@ class Product:
         return f"{self.function}({', '.join(places)}, {self.sizes});"
 
 
-PRODUCTS: dict[str, Callable[[Call], Product]] = {}
+PRODUCT_RULES: dict[str, Callable[[Call], Product]] = {}
 """The functions that return an operator's product, by the operator's name. They raise Unsupported."""
 
 
 def _product(*names: str) -> Callable[[Callable[[Call], Product]], Callable[[Call], Product]]:
     def enter(function: Callable[[Call], Product]) -> Callable[[Call], Product]:
-        PRODUCTS.update(dict.fromkeys(names, function))
+        PRODUCT_RULES.update(dict.fromkeys(names, function))
         rule(*names)(to_be_stored)
         return function
 

@@ -30,11 +30,11 @@ PRODUCTS = frozenset({
     "scaled_dot_product_attention", "multi_head_attention_forward", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
     "conv_transpose2d", "conv_transpose3d", "convolution", "cdist",
 })  # fmt: skip
-"""The operators that are left to eager, as :mod:`pytest_passbench.suite.opnames` calls them."""
+"""The operators that are left to eager, as :mod:`pytest_passbench.suite.opnames` calls them, but for those below."""
 IN_HALVES = frozenset({
     "linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "conv1d", "conv2d", "conv3d",
 })  # fmt: skip
-"""Those of them that have kernels for half precision, for machines on which eager's are slow."""
+"""Products that have kernels for half precision, for machines on which eager's are slow."""
 LANE_BY_LANE = frozenset(name for name, text in UNARY.items() if text.startswith("each("))
 """Operators that a fused kernel computes one element at a time, while eager's kernels use vector registers."""
 LANE_BY_LANE_COST = 8

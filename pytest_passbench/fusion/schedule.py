@@ -28,7 +28,7 @@ from pytest_passbench.fusion.ir import (
 )
 from pytest_passbench.fusion.lower import RULES, Lowering, Needed, address
 from pytest_passbench.fusion.pieces import PIECES, Piece, cut, whole
-from pytest_passbench.fusion.products import PRODUCTS, Product
+from pytest_passbench.fusion.products import PRODUCT_RULES, Product
 
 ROUNDS = 200
 """How often scheduling may begin again: each time one more buffer is stored, or has loops of its own."""
@@ -93,7 +93,7 @@ def _step(group: Group, stored: set[Buffer], generic: torch.dtype | None) -> Nes
     for value in group.product.values():
         if value.buffer.argument is None and value.buffer not in stored:
             raise _Unfit(value.buffer, group.pieces[0])
-    return PRODUCTS[group.product.name](group.product)
+    return PRODUCT_RULES[group.product.name](group.product)
 
 
 def _stores(group: Group, stored: set[Buffer], generic: torch.dtype | None) -> tuple[Store, ...]:
@@ -118,7 +118,7 @@ def _groups(stored: Set[Buffer], apart: Set[Buffer]) -> list[Group]:
         call = buffer.maker
         if not math.prod(buffer.sizes) or call is None:
             continue
-        if call.name in PRODUCTS:
+        if call.name in PRODUCT_RULES:
             groups.append(Group(Loops((1,)), [whole(buffer)], alone=True, product=call))
         elif call.name in PIECES and not buffer.place:
             pieces = [piece for piece in PIECES[call.name](call, buffer) if math.prod(piece.sizes)]
