@@ -179,13 +179,13 @@ inline vec dot_products(const float* left, const float* right, int64_t depth) {
 template <class T>
 void dots(T* out, const T* left, const T* right, const std::common_type_t<T>* added, int64_t count, int64_t rows,
           int64_t columns, int64_t depth, Steps o, Steps l, Steps r, Steps a) {
-  constexpr int64_t PANEL = 32;  // columns that stay in a cache
   int64_t room = (rows + DEEP - 1) / DEEP * DEEP;
-  pb::buffer block(room * depth), panel(PANEL * depth);
+  int64_t fitting = 4096 / (depth + 1) / WIDE * WIDE, width = fitting > WIDE ? fitting : WIDE;  // in a core's cache
+  pb::buffer block(room * depth), panel(width * depth);
   for (int64_t matrix = 0; matrix < count; matrix++) {
     widened(block.data, left + matrix * l.matrix, rows, room, depth, l.row, l.column);
-    for (int64_t n = 0; n < columns; n += PANEL) {
-      int64_t broad = columns - n < PANEL ? columns - n : PANEL;
+    for (int64_t n = 0; n < columns; n += width) {
+      int64_t broad = columns - n < width ? columns - n : width;
       widened(panel.data, right + matrix * r.matrix + n * r.column, broad, (broad + WIDE - 1) / WIDE * WIDE, depth,
               r.column, r.row);
       for (int64_t m = 0; m < rows; m += DEEP)
