@@ -15,7 +15,6 @@ from pytest_passbench.fusion.ir import (
     REGISTER,
     Access,
     Buffer,
-    Call,
     Loops,
     Nest,
     Store,
@@ -36,15 +35,11 @@ ROUNDS = 200
 
 @dataclass
 class Group:
-    """Pieces that are stored in the same loops. With ``alone`` it is part of a buffer, and nothing else joins it.
-
-    ``product`` is the call of a product, which has no loops.
-    """
+    """Pieces that are stored in the same loops. With ``alone`` nothing joins them: part of a buffer, or a product."""
 
     loops: Loops
     pieces: list[Piece] = field(default_factory=list)
     alone: bool = False
-    product: Call | None = None
 
 
 def schedule(trace: Trace) -> list[Nest | Product]:
@@ -88,12 +83,14 @@ class _Unfit(Exception):
 
 
 def _step(group: Group, stored: set[Buffer], generic: torch.dtype | None) -> Nest | Product:
-    if group.product is None:
+    first = group.pieces[0]
+    call = first.buffer.maker
+    if call is None or call.name not in PRODUCT_RULES:
         return _nest(group.loops, _stores(group, stored, generic))
-    for value in group.product.values():
+    for value in call.values():
         if value.buffer.argument is None and value.buffer not in stored:
-            raise _Unfit(value.buffer, group.pieces[0])
-    return PRODUCT_RULES[group.product.name](group.product)
+            raise _Unfit(value.buffer, first)
+    return PRODUCT_RULES[call.name](call)
 
 
 def _stores(group: Group, stored: set[Buffer], generic: torch.dtype | None) -> tuple[Store, ...]:
@@ -119,7 +116,7 @@ def _groups(stored: Set[Buffer], apart: Set[Buffer]) -> list[Group]:
         if not math.prod(buffer.sizes) or call is None:
             continue
         if call.name in PRODUCT_RULES:
-            groups.append(Group(Loops((1,)), [whole(buffer)], alone=True, product=call))
+            groups.append(Group(Loops((1,)), [whole(buffer)], alone=True))
         elif call.name in PIECES and not buffer.place:
             pieces = [piece for piece in PIECES[call.name](call, buffer) if math.prod(piece.sizes)]
             for (_sizes, loops), parts in groupby(pieces, key=lambda piece: (piece.sizes, _loops(piece, stored))):
