@@ -16,6 +16,8 @@ import torch
 
 from pytest_passbench.fusion.ir import (
     HALVES,
+    SQUARED_DISTANCE,
+    TO_DOUBLES,
     Access,
     Buffer,
     Expression,
@@ -59,6 +61,7 @@ class Printer:
         self.registers = registers(self.nodes, names)
         self.last = max(x.depth for x in self.nodes)
         self.saved: dict[Expression, int] = {}
+        self.costs: dict[Expression, bool] = {}
         self.computed: dict[Expression, None] = {}
         self.explained: set[Expression] = set()
 
@@ -105,7 +108,17 @@ class Printer:
         row = math.prod(nest.sizes[d] for d in nest.sweep)
         return x.text == "total" and nest.sweep == (nest.lane,) and not nest.vertical and row <= LONGEST_ROW
 
+    @staticmethod
+    def _floats(x: Expression) -> Expression | None:
+        """Return the floats that are added as doubles, or their squared distances from a mean; None if x adds others."""
+        term = x.operands[0]
+        first = term.operands[0] if term.text == SQUARED_DISTANCE else term
+        return first.operands[0] if x.text == "sum" and first.text == TO_DOUBLES else None
+
     def _reducer(self, x: Expression) -> str:
+        if self._floats(x):
+            _first, *mean = x.operands[0].operands
+            return f"InDoubles<{'true' if mean else 'false'}> r{x.number}{{{', '.join(map(self._name, mean))}}};"
         if self._ordered(x):
             return f"Ordered r{x.number}{{terms{x.number}.data}};"
         if x.text == "total" and self.nest.vertical and len(self.nest.sweep) == 1:
@@ -127,12 +140,13 @@ class Printer:
     def _sweep_body(self, depth: int, reductions: Sequence[Expression], stores: Sequence[Store]) -> list[str]:
         lines: dict[Expression, list[str]] = {}
         computed = [store.value for store in stores if not self._moved(store)]
-        for x in (*(r.operands[0] for r in reductions), *computed):
+        terms = [self._floats(x) or x.operands[0] for x in reductions]
+        for x in (*terms, *computed):
             self._need(x, depth, lines)
         self.computed |= dict.fromkeys(lines)
         body = [line for part in lines.values() for line in part]
         lanes = "" if self.nest.vertical else ", lanes"
-        body += [f"r{x.number}.add({self._name(x.operands[0])}{lanes});" for x in reductions]
+        body += [f"r{x.number}.add({self._name(y)}{lanes});" for x, y in zip(reductions, terms, strict=True)]
         return body + [self._put(store, "lanes") for store in stores]
 
     def _need(self, x: Expression, depth: int, lines: dict[Expression, list[str]]) -> None:
@@ -140,13 +154,7 @@ class Printer:
         if x in lines or x.constant or not self._full(x):
             return
         slots = math.prod(self.nest.sizes[d] for d in self.nest.sweep) * (16 if self.nest.vertical else 1)
-        costly = (
-            x.access is None
-            and x.text != "running"
-            and x.kind == Kind.REAL
-            and "(" in x.text
-            and slots <= LONGEST_ROW
-        )
+        costly = slots <= LONGEST_ROW and self._costly(x)
         if costly and x in self.computed and x in self.saved:
             lines[x] = [f"vec {self._name(x)} = pb::load(row{self.saved[x]}.data + {self._slot()});"]
             return
@@ -156,6 +164,13 @@ class Printer:
         if costly and x not in self.computed and self._used_later(x, depth):
             self.saved[x] = len(self.saved)
             lines[x].append(f"pb::store(row{self.saved[x]}.data + {self._slot()}, {self._name(x)});")
+
+    def _costly(self, x: Expression) -> bool:
+        """Return True if it takes a function to compute an expression from what the sweep reads."""
+        if x not in self.costs:
+            apart = x.access is not None or x.text == "running" or x.kind != Kind.REAL or not self._full(x)
+            self.costs[x] = not apart and ("(" in x.text or any(map(self._costly, x.operands)))
+        return self.costs[x]
 
     def _used_later(self, x: Expression, depth: int) -> bool:
         """Return True if a later sweep than the one at ``depth`` needs an expression too."""

@@ -29,6 +29,10 @@ def c_type(dtype: torch.dtype, generic: torch.dtype | None = None) -> str:
 REGISTER = 8
 """The number of lanes of a register that schedules assume."""
 
+TO_DOUBLES = "__builtin_convertvector({0}, doubles)"
+SQUARED_DISTANCE = "({0} - {1}) * ({0} - {1})"
+"""Texts of expressions that a sum of doubles computes in registers of its own."""
+
 HALVES = frozenset({torch.bfloat16, torch.float16})
 INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
 
@@ -292,4 +296,4 @@ def crosses(access: Access, sizes: Sequence[int], lane: int, along: int) -> bool
     if access.buffer is None or access.strides or kind_of(access.buffer.dtype) != Kind.REAL:
         return False
     steps = access.at.steps
-    return int(sizes[along]) >= REGISTER and bool(steps[along] == 1) and steps[lane] not in (0, 1)
+    return 2 * int(sizes[along]) >= REGISTER and bool(steps[along] == 1) and steps[lane] not in (0, 1)

@@ -2,22 +2,57 @@
 
 REDUCER_TYPES = {
     "Sum": """\
-// Joins the values of a row. It adds 64 values at a time, so that long rows lose no accuracy.
+// Joins the values of a row. It adds 128 values at a time, so that long rows lose no accuracy, in two sums in turn, since
+// an addition waits for the one before.
 template <class V> struct Sum {
-  V all{}, some{};
+  V all{}, next{}, last{};
   int count = 0;
   void add(V x) {
-    some += x;
-    if (++count == 64) { all += some; some = V{}; count = 0; }
+    if constexpr (std::is_same_v<V, vec>) x += next, next = last, last = x;
+    else next += x;  // it has no register of its own, so that moves are slow
+    if (++count == 128) { all += next + last; next = last = V{}; count = 0; }
   }
   void add(V x, All) { add(x); }
   void add(V x, int64_t lanes) { add(part(x, lanes, V{})); }
-  V lanes() const { return all + some; }
+  V lanes() const { return all + (next + last); }
   V row() const {
     V x = lanes();
     if constexpr (std::is_same_v<V, vec>) return pb::all(pb::total(x));
     for (int i = 1; i < pb::L; i++) x[0] += x[i];
     return V{} + x[0];
+  }
+};
+""",
+    "InDoubles": """\
+// Adds floats, or their squared distances to `mean`, as doubles.
+template <bool SQUARED> struct InDoubles {
+  pb::dvec mean[2] = {}, sums[2] = {};
+  InDoubles() {}
+  InDoubles(const doubles& x) { std::memcpy(mean, &x, sizeof x); }
+  void add(vec x) {
+    typename pb::Floats<pb::L / 2>::type halves[2];
+    std::memcpy(halves, &x, sizeof x);
+    for (int i = 0; i < 2; i++) {
+      pb::dvec d = __builtin_convertvector(halves[i], pb::dvec) - mean[i];
+      sums[i] += SQUARED ? d * d : d;
+    }
+  }
+  void add(vec x, All) { add(x); }
+  void add(vec x, int64_t lanes) {
+    for (int64_t i = 0; i < lanes; i++) {
+      double d = x[i] - mean[0][0];
+      sums[0][0] += SQUARED ? d * d : d;
+    }
+  }
+  doubles lanes() const {
+    doubles x;
+    std::memcpy(&x, sums, sizeof x);
+    return x;
+  }
+  doubles row() const {
+    double total = 0;
+    for (int i = 0; i < pb::L; i++) total += sums[i / (pb::L / 2)][i % (pb::L / 2)];
+    return doubles{} + total;
   }
 };
 """,
@@ -172,7 +207,7 @@ struct Ordered {  // adds a row in the order of torch.sum, whose bits show where
   float* terms;
   int64_t n = 0;
   void add(vec x, All) { pb::store(terms + n, x); n += pb::L; }
-  void add(vec x, int64_t lanes) { pb::store(terms + n, x, lanes); n += lanes; }
+  void add(vec x, int64_t lanes) { pb::store(terms + n, x); n += lanes; }  // a load waits long for a store of some lanes
   vec row() const {
     if (n >= 8) return pb::all(pb::sum_as_torch(n, terms));
     float chains[4] = {};  // of which the first one takes what is left after four terms

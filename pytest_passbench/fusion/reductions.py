@@ -8,6 +8,7 @@ import torch
 
 from pytest_passbench.fusion.ir import (
     HALVES,
+    SQUARED_DISTANCE,
     Affine,
     Call,
     Expression,
@@ -49,7 +50,7 @@ def _mean(lowering: Lowering, x: Expression) -> Expression:
 
 def _squares(lowering: Lowering, x: Expression, mean: Expression) -> Expression:
     """Return the sum of the squared distances to a mean."""
-    return lowering.reduce("sum", lowering.apply("({0} - {1}) * ({0} - {1})", x, mean, kind=x.kind))
+    return lowering.reduce("sum", lowering.apply(SQUARED_DISTANCE, x, mean, kind=x.kind))
 
 
 def _moments(lowering: Lowering, x: Expression) -> tuple[Expression, Expression]:
@@ -63,7 +64,7 @@ def _moments_in_order(lowering: Lowering, x: Expression, dtype: torch.dtype) -> 
     if dtype not in (*HALVES, lowering.generic):
         return _moments(lowering, x)
     mean = lowering.reduce(f"mean {c_type(dtype, lowering.generic)}", x)
-    squares = lowering.reduce("squares", lowering.apply("({0} - {1}) * ({0} - {1})", x, mean), mean)
+    squares = lowering.reduce("squares", lowering.apply(SQUARED_DISTANCE, x, mean), mean)
     return mean, lowering.apply("{0} / {1}", squares, lowering.size(_count(lowering)))
 
 
@@ -140,7 +141,7 @@ def _over_losses(call: Call) -> Loops:
 @rule("mse_loss", loops=_over_losses)
 def _squared_error(lowering: Lowering, call: Call, index: Index) -> Expression:
     x, y = (lowering.operand(call.arguments[name], index or lowering.home) for name in ("self", "target"))
-    square = lowering.apply("({0} - {1}) * ({0} - {1})", x, y)
+    square = lowering.apply(SQUARED_DISTANCE, x, y)
     if not call.arguments["reduction"]:
         return square
     square = lowering.rounded(square, call.results[0].dtype)  # eager stores it
@@ -167,7 +168,7 @@ def _order(lowering: Lowering, call: Call) -> str:
 def _softmax(lowering: Lowering, call: Call, _index: Index) -> Expression:
     x = _input(lowering, call.arguments["self"])
     distance = lowering.apply("{0} - {1}", x, lowering.reduce("greatest", x))
-    power = lowering.apply("pb::exp({0})", distance)
+    power = lowering.apply("pb::exp_normal({0})", distance)
     total = lowering.reduce(_order(lowering, call), power)
     if call.name == "_log_softmax":
         return lowering.apply("{0} - pb::log({1})", distance, total)

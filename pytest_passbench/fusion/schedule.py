@@ -31,6 +31,8 @@ from pytest_passbench.fusion.products import PRODUCT_RULES, Product
 
 ROUNDS = 200
 """How often scheduling may begin again: each time one more buffer is stored, or has loops of its own."""
+ROW_END = 4
+"""How many lanes could be added in the time that it takes to join the lanes of a register at the end of a row."""
 
 
 @dataclass
@@ -242,4 +244,5 @@ class _Merging:
             swept = [any(s[loop] for loop in sweep) for s in self.steps]
             points = [point if often else point / 4 for point, often in zip(points, swept, strict=True)]
         total, size = 2 * sum(points[:stores]) + sum(points[stores:]), int(self.sizes[d])
-        return total * size / (math.ceil(size / REGISTER) * REGISTER) if total > 0 and size else total
+        lanes = math.ceil(size / REGISTER) * REGISTER + (ROW_END if d in sweep else 0)
+        return total * size / lanes if total > 0 and size else total

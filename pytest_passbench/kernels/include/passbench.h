@@ -206,6 +206,10 @@ template <class T> inline void store(T* p, vec x) {
 }
 template <class T> inline void store(T* p, vec x, int64_t count) {
   auto y = narrow(x, T{});
+  if (__builtin_constant_p(count) && count == 1) {  // which takes less than a store of some lanes
+    std::memcpy(p, &y, sizeof(T));
+    return;
+  }
 #ifdef PB_MASKED
   if constexpr (sizeof(T) == 4) __builtin_ia32_storeups512_mask(p, y, (1u << count) - 1);
   else __builtin_ia32_storedquhi256_mask((short*)p, bits<svec>(y), (1u << count) - 1);
@@ -295,6 +299,14 @@ inline Reduced reduce_exp(vec x) {
 inline vec power_of_two(vec k) {  // for k in [-126, 127]
   return bits<vec>((__builtin_convertvector(k, ivec) + 127) << 23);
 }
+constexpr float LOG_LEAST = -0x1.5d589ep6f;  // the logarithm of the least normal number
+// The exponential, but 0 where it is below the least normal number, as in torch's softmax.
+inline vec exp_normal(vec x) {
+  auto [k, r, em1] = reduce_exp(x);
+  vec y = bits<vec>(bits<ivec>(em1 + 1) + (bits<ivec>(k + 0x1.8p23f) << 23));  // k is in the last bits of that sum
+  y = x < LOG_LEAST ? vec{} : y;
+  return x < 0x1.62e43p6f ? y : x + __builtin_inff();
+}
 inline vec exp_anywhere(vec x) {
   auto zero = x < -104;  // such as masked scores. Results that underflow take a processor 20 times as long
   x = x > 90 ? all(90) : zero ? vec{} : x;
@@ -310,11 +322,8 @@ inline vec exp_anywhere(vec x) {
 }
 inline vec exp(vec x) {
 #if defined(__AVX2__) && !defined(__AVX512F__)
-  if (__builtin_expect(!__builtin_ia32_movmskps256((vec)(x < -86)), 1)) {  // no result is near the least normal number
-    auto [k, r, em1] = reduce_exp(x);
-    vec y = bits<vec>(bits<ivec>(em1 + 1) + (bits<ivec>(k + 0x1.8p23f) << 23));  // k is in the last bits of that sum
-    return x < 0x1.62e43p6f ? y : x + __builtin_inff();
-  }
+  auto subnormal = (x < LOG_LEAST) & (x >= -104);
+  if (__builtin_expect(!__builtin_ia32_movmskps256((vec)subnormal), 1)) return exp_normal(x);
 #endif
   return exp_anywhere(x);
 }
@@ -339,7 +348,7 @@ inline vec log1p(vec x) {
   vec w = x + 1, lost = x - (w - 1);
   return w == 1 ? x : log(w) + (w > 0 && w < __builtin_inff() ? lost / w : vec{});
 }
-inline vec sigmoid(vec x) { return 1 / (1 + exp(-x)); }
+inline vec sigmoid(vec x) { return 1 / (1 + exp_normal(-x)); }
 // Correctly rounded except for rare ties, as torch's is. A larger error would show in 1 + tanh(x) in half precision.
 inline dvec tanh(dvec a) {  // for a in [0, 20]
   constexpr double magic = 0x1.8p52;
@@ -408,11 +417,11 @@ inline vec erf(vec x) {  // erf(a) = 1 - e^-ah(a), h fitted on [0, 4]
 }
 
 // Activations as torch defines them.
-inline vec silu(vec x) { return x / (1 + exp(-x)); }
+inline vec silu(vec x) { return x / (1 + exp_normal(-x)); }
 inline vec gelu(vec x) {  // erf by formula 7.1.26 of Abramowitz and Stegun (1964), to within 1.5e-7, as eager has it here
   vec z = x * 0.707106781f, t = 1 / fma(abs(z), all(0.3275911f), all(1));
   vec p = poly(t, 0.254829592f, -0.284496736f, 1.421413741f, -1.453152027f, 1.061405429f);
-  vec y = fma(-(exp(-(z * z)) * t), p, all(1));
+  vec y = fma(-(exp_normal(-(z * z)) * t), p, all(1));
   return 0.5f * x * (1 + bits<vec>(bits<ivec>(y) ^ (bits<ivec>(z) & INT32_MIN)));
 }
 inline vec gelu_tanh(vec x) {
@@ -491,27 +500,38 @@ template <class F, class... X> inline float greatest(int64_t n, F f, const X*...
 // 4 chains of 8 lanes, cascaded every 16 steps. Norms that are rounded twice in half precision need the exact bits.
 inline float sum_as_torch(int64_t n, const float* x) {
   constexpr int K = 32 / L;
-  vec acc[4][K] = {};
-  auto add = [](vec* to, const vec* from) { for (int c = 0; c < K; c++) to[c] += from[c]; };
-  auto step = [&](int64_t i) { for (int c = 0; c < K; c++) acc[0][c] += load(x + i * 32 + c * L); };
+  vec sums[K] = {};
+  auto step = [&](int64_t i) { for (int c = 0; c < K; c++) sums[c] += load(x + i * 32 + c * L); };
   int64_t size = n / 32, i = 0;
-  int64_t power = size > 2 ? (64 - __builtin_clzll(size - 1)) / 4 : 0, level = power > 4 ? power : 4;
-  while (i + (int64_t(1) << level) <= size) {
-    for (int64_t end = i + (int64_t(1) << level); i < end; i++) step(i);
-    for (int j = 1; j < 4; j++) {
-      add(acc[j], acc[j - 1]);
-      for (vec& a : acc[j - 1]) a = vec{};
-      if (i & (((int64_t(1) << level) - 1) << (j * level))) break;
+  if (size < 16) {
+    for (; i < size; i++) step(i);
+  } else {
+    vec levels[4][K] = {};  // of which the first one is in `sums`
+    int64_t power = (64 - __builtin_clzll(size - 1)) / 4, level = power > 4 ? power : 4;
+    while (i + (int64_t(1) << level) <= size) {
+      for (int64_t end = i + (int64_t(1) << level); i < end; i++) step(i);
+      for (int j = 1; j < 4; j++) {
+        for (int c = 0; c < K; c++) {
+          vec& from = j > 1 ? levels[j - 1][c] : sums[c];
+          levels[j][c] += from;
+          from = vec{};
+        }
+        if (i & (((int64_t(1) << level) - 1) << (j * level))) break;
+      }
     }
+    for (; i < size; i++) step(i);
+    for (int j = 1; j < 4; j++) for (int c = 0; c < K; c++) sums[c] += levels[j][c];
   }
-  for (; i < size; i++) step(i);
-  for (int j = 1; j < 4; j++) add(acc[0], acc[j]);
-  float lanes[32], total = 0;
-  std::memcpy(lanes, acc[0], sizeof lanes);
-  for (i = size * 32; i + 8 <= n; i += 8) for (int c = 0; c < 8; c++) lanes[c] += x[i + c];
-  for (int k = 8; k < 32; k++) lanes[k % 8] += lanes[k];
+  typename Floats<8>::type chains[4], eight;
+  std::memcpy(chains, sums, sizeof sums);
+  for (i = size * 32; i + 8 <= n; i += 8) {
+    std::memcpy(&eight, x + i, sizeof eight);
+    chains[0] += eight;
+  }
+  eight = chains[0] + chains[1] + chains[2] + chains[3];
+  float total = 0;
   for (; i < n; i++) total += x[i];
-  for (int c = 0; c < 8; c++) total += lanes[c];
+  for (int c = 0; c < 8; c++) total += eight[c];
   return total;
 }
 // Returns the sum of term(0), ..., term(n - 1), in each lane in the order of one of torch's chains.
