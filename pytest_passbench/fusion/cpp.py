@@ -16,6 +16,7 @@ import torch
 
 from pytest_passbench.fusion.ir import (
     HALVES,
+    REGISTER,
     SQUARED_DISTANCE,
     TO_DOUBLES,
     Access,
@@ -110,7 +111,7 @@ class Printer:
 
     @staticmethod
     def _floats(x: Expression) -> Expression | None:
-        """Return the floats that are added as doubles, or their squared distances from a mean; None if x adds others."""
+        """Return the floats that a sum adds as doubles, or adds the squared distances of; None for other sums."""
         term = x.operands[0]
         first = term.operands[0] if term.text == SQUARED_DISTANCE else term
         return first.operands[0] if x.text == "sum" and first.text == TO_DOUBLES else None
@@ -231,7 +232,7 @@ class Printer:
         if lanes != "1" and self._moved(store):
             assert store.value.access is not None
             return f"move({place}, {self._address(store.value.access)}, {lanes});"
-        if lanes != "1" and self._tiled(store.access):
+        if lanes != "1" and self._tiled(store.access) and int(self.nest.sizes[self.nest.sweep[-1]]) >= REGISTER:
             return f"{self._tile(store.access, written=True)} = {self._name(store.value)};"
         if step in (0, 1) or lanes == "1":
             write = "pb::store" if store.value.kind == Kind.REAL else "write"

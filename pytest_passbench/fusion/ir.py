@@ -296,4 +296,4 @@ def crosses(access: Access, sizes: Sequence[int], lane: int, along: int) -> bool
     if access.buffer is None or access.strides or kind_of(access.buffer.dtype) != Kind.REAL:
         return False
     steps = access.at.steps
-    return 2 * int(sizes[along]) >= REGISTER and bool(steps[along] == 1) and steps[lane] not in (0, 1)
+    return 3 * int(sizes[along]) >= REGISTER and bool(steps[along] == 1) and steps[lane] not in (0, 1)

@@ -2,8 +2,8 @@
 
 REDUCER_TYPES = {
     "Sum": """\
-// Joins the values of a row. It adds 128 values at a time, so that long rows lose no accuracy, in two sums in turn, since
-// an addition waits for the one before.
+// Joins the values of a row. It adds 128 values at a time, so that long rows lose no accuracy, to two sums
+// in turn: an addition waits for the one before.
 template <class V> struct Sum {
   V all{}, next{}, last{};
   int count = 0;
@@ -207,7 +207,7 @@ struct Ordered {  // adds a row in the order of torch.sum, whose bits show where
   float* terms;
   int64_t n = 0;
   void add(vec x, All) { pb::store(terms + n, x); n += pb::L; }
-  void add(vec x, int64_t lanes) { pb::store(terms + n, x); n += lanes; }  // a load waits long for a store of some lanes
+  void add(vec x, int64_t lanes) { pb::store(terms + n, x); n += lanes; }  // whole, as a load waits longer for parts
   vec row() const {
     if (n >= 8) return pb::all(pb::sum_as_torch(n, terms));
     float chains[4] = {};  // of which the first one takes what is left after four terms

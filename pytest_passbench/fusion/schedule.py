@@ -187,6 +187,8 @@ def _nest(loops: Loops, stores: tuple[Store, ...]) -> Nest:
     if _window(merging, rows, sweep) and not ordered:
         weights.pop(sweep[-1], None)
     lane = max(weights, key=lambda d: weights[d]) if weights else 0
+    if not loops.reduced and int(merging.sizes[lane]) < REGISTER:
+        lane = max(merging.filling(lanes), key=lambda d: weights[d], default=lane)
     laned = frozenset(merging.members.get(lane, {lane}))
     if loops.reduced:
         return Nest(tuple(sizes), tuple(rows), tuple(sweep), loops.reduced, laned, lane, lane not in sweep, stores)
@@ -229,6 +231,14 @@ class _Merging:
             self.members[d] = {d}
             loops.append(d)
         return loops
+
+    def filling(self, dims: Sequence[int]) -> list[int]:
+        """Return the loops that fill a register, along which all accesses have short steps, and one has unit steps.
+
+        Storing elements that lie apart one by one is faster than storing a part of a register for each few of them.
+        """
+        steps = {d: [int(s[d]) for s in self.steps] for d in dims if int(self.sizes[d]) >= REGISTER}
+        return [d for d in steps if 1 in steps[d] and all(0 <= step < REGISTER for step in steps[d])]
 
     def weight(self, d: int, stores: int, sweep: Sequence[int], tiles: bool) -> float:
         """Return how well registers lie along a loop: unit steps are best, and those of stores count double.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
-from pytest_passbench.fusion.ir import Affine, Call, Expression, Index, Kind, Loops
+from pytest_passbench.fusion.ir import Affine, Call, Expression, Index, Kind, Loops, Value
 from pytest_passbench.fusion.lower import Lowering, rule
 
 
@@ -44,15 +44,22 @@ def _pool(lowering: Lowering, call: Call, _index: Index) -> Expression:
     a, rank = call.arguments, _rank(call)
     kernel = numbers(a["kernel_size"], rank)
     stride, dilation = numbers(a["stride"], rank, kernel), numbers(a.get("dilation", 1), rank)
-    at = list(lowering.home)
-    for axis in range(-rank, 0):
-        steps = [step * stride[axis] for step in at[axis].steps]
-        steps[axis] = dilation[axis] * (kernel[axis] > 1)
-        at[axis] = Affine(0, tuple(steps))
-    x = lowering.read(a["self"], tuple(at))
+    x = _read(lowering, a["self"], kernel, stride, dilation)
     if call.name.startswith("max"):
         return lowering.reduce("greatest", x)
     return lowering.apply("{0} / {1}", lowering.reduce("sum", x), _divisor(lowering, call))
+
+
+def _read(
+    lowering: Lowering, image: Value, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> Expression:
+    """Return an element of a window of an image. The windows have one size."""
+    at = list(lowering.home)
+    for axis in range(-len(kernel), 0):
+        steps = [step * stride[axis] for step in at[axis].steps]
+        steps[axis] = dilation[axis] * (kernel[axis] > 1)
+        at[axis] = Affine(0, tuple(steps))
+    return lowering.read(image, tuple(at))
 
 
 def _divisor(lowering: Lowering, call: Call) -> Expression:
@@ -87,6 +94,13 @@ def adaptive(call: Call) -> Loops:
 @rule("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d", loops=adaptive)
 def _adaptive_pool(lowering: Lowering, call: Call, _index: Index) -> Expression:
     value, rank, loops = call.arguments["self"], _rank(call), len(lowering.loops.sizes)
+    images, results = value.sizes[-rank:], call.results[0].sizes[-rank:]
+    if all(size % new == 0 for size, new in zip(images, results, strict=True)):  # and no window overlaps another
+        kernel = [size // new for size, new in zip(images, results, strict=True)]
+        x = _read(lowering, value, kernel, kernel, [1] * rank)
+        if "max" in call.name:
+            return lowering.reduce("greatest", x)
+        return lowering.apply("{0} / {1}", lowering.reduce("sum", x), lowering.size(math.prod(kernel)))
     lookups, inside, count = [], lowering.truth(True), lowering.number(1)
     for axis in range(-rank, 0):
         size, new = value.sizes[axis], call.results[0].sizes[axis]

@@ -113,7 +113,23 @@ def test_the_lane_of_a_window_is_outside_of_it():
     x = torch.randn(1, 2, 18, 18)
     text = kernel(lambda x: torch.nn.functional.max_pool2d(x, 3, 2), (x,)).source
     assert ".lanes()" in text.partition('extern "C"')[2]
-    assert "gather(" in text.partition('extern "C"')[2]
+    assert "get_transposed(" in text.partition('extern "C"')[2]
+
+
+def test_a_function_is_computed_once_for_all_sweeps_over_a_row():
+    def softcap(x, y):
+        return torch.softmax(torch.tanh(x / 50) * 50 + y, -1)
+
+    fused = kernel(softcap, (torch.randn(3, 70), torch.randn(3, 70)))
+    assert fused.source.partition('extern "C"')[2].count("pb::tanh(") == 1
+
+
+@pytest.mark.parametrize("size", [2, 3, 7])
+def test_registers_lie_along_a_long_loop_if_the_last_dimension_does_not_fill_one(size):
+    x, y = torch.randn(40, 50, 1), torch.randn(size)
+    fused = kernel(lambda x, y: x * 2 + y, (x, y))
+    assert "scatter(" in fused.source.partition('extern "C"')[2]
+    assert torch.equal(fused(x, y), x * 2 + y)
 
 
 def test_halves_are_moved_as_they_are():

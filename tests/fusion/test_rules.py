@@ -156,6 +156,10 @@ IMAGES: dict[str, Callable[..., Any]] = {
         F.adaptive_avg_pool2d(x, 1),
         F.adaptive_max_pool2d(x, 5),
     ),
+    "adaptive windows of one size": lambda x: (
+        F.adaptive_avg_pool2d(x[..., :6, :6] * 2, (2, 3)),
+        F.adaptive_max_pool2d(x[..., :6, :6] * 2, 3),
+    ),
     "larger": lambda x: (F.interpolate(x, scale_factor=2), F.interpolate(x.float(), scale_factor=2, mode="bilinear")),
     "another size": lambda x: F.interpolate(x.float(), size=(5, 20), mode="bilinear", align_corners=True),
     "shuffled": lambda x: (F.pixel_shuffle(x + 1, 2), F.pixel_unshuffle(x[..., :6, :6] * 2, 3)),

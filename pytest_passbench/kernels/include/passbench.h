@@ -178,7 +178,15 @@ inline void store_halves(char* p, hvec x, int64_t count) {
   if (count & 2) std::memcpy(p, &rest, 4), p += 4, rest >>= 32;
   if (count & 1) std::memcpy(p, &rest, 2);
 }
+inline void store_floats(float* p, vec x, int64_t count) {  // a masked store takes some processors twice as long
+  if (count >= L) std::memcpy(p, &x, sizeof x);
+  if (count >= L) return;
+  if (count & 4) std::memcpy(p, &x, 16), p += 4, x = __builtin_shuffle(x, ivec{4, 5, 6, 7, 4, 5, 6, 7});
+  if (count & 2) std::memcpy(p, &x, 8), p += 2, x = __builtin_shuffle(x, ivec{2, 3, 2, 3, 6, 7, 6, 7});
+  if (count & 1) std::memcpy(p, &x, 4);
+}
 #endif
+
 
 template <class T> using packed = std::conditional_t<std::is_same_v<T, float>, vec, hvec>;
 
@@ -206,15 +214,11 @@ template <class T> inline void store(T* p, vec x) {
 }
 template <class T> inline void store(T* p, vec x, int64_t count) {
   auto y = narrow(x, T{});
-  if (__builtin_constant_p(count) && count == 1) {  // which takes less than a store of some lanes
-    std::memcpy(p, &y, sizeof(T));
-    return;
-  }
 #ifdef PB_MASKED
   if constexpr (sizeof(T) == 4) __builtin_ia32_storeups512_mask(p, y, (1u << count) - 1);
   else __builtin_ia32_storedquhi256_mask((short*)p, bits<svec>(y), (1u << count) - 1);
 #elif defined(PB_PACKED)
-  if constexpr (sizeof(T) == 4) __builtin_ia32_maskstoreps256((vec*)p, before(count), y);
+  if constexpr (sizeof(T) == 4) store_floats(p, y, count);
   else store_halves((char*)p, y, count);
 #else
   std::memcpy(p, &y, count * sizeof(T));
