@@ -167,10 +167,11 @@ class Printer:
             lines[x].append(f"pb::store(row{self.saved[x]}.data + {self._slot()}, {self._name(x)});")
 
     def _costly(self, x: Expression) -> bool:
-        """Return True if it takes a function to compute an expression from what the sweep reads."""
+        """Return True if an expression takes longer than a buffer: a function, or several reads across the registers."""
         if x not in self.costs:
             apart = x.access is not None or x.text == "running" or x.kind != Kind.REAL or not self._full(x)
-            self.costs[x] = not apart and ("(" in x.text or any(map(self._costly, x.operands)))
+            across = [y for y in x.operands if y.access is not None and self._tiled(y.access)]
+            self.costs[x] = not apart and ("(" in x.text or len(across) > 1 or any(map(self._costly, x.operands)))
         return self.costs[x]
 
     def _used_later(self, x: Expression, depth: int) -> bool:
