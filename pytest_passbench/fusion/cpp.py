@@ -167,7 +167,7 @@ class Printer:
             lines[x].append(f"pb::store(row{self.saved[x]}.data + {self._slot()}, {self._name(x)});")
 
     def _costly(self, x: Expression) -> bool:
-        """Return True if an expression takes longer than a buffer: a function, or several reads across the registers."""
+        """Return True if an expression takes longer than a buffer: a function, or two reads across the registers."""
         if x not in self.costs:
             apart = x.access is not None or x.text == "running" or x.kind != Kind.REAL or not self._full(x)
             across = [y for y in x.operands if y.access is not None and self._tiled(y.access)]
