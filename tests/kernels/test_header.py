@@ -43,9 +43,6 @@ extern "C" double sum_of_products(pb::in x, pb::in y, int64_t n, pb::dtype dtype
   return out;
 }
 extern "C" float sum_as_torch(const float* x, int64_t n) { return pb::sum_as_torch(n, x); }
-extern "C" void column_sums(const float* x, float* out, int64_t matrices, int64_t rows, int64_t columns) {
-  for (int64_t i = 0; i < matrices; i++) pb::sum_as_torch(rows, columns, x + i * rows * columns, out + i * columns);
-}
 extern "C" int lanes() { return pb::L; }
 extern "C" float greatest(const float* x, int64_t n) {
   return pb::greatest(n, [](pb::vec a) { return -a; }, x);
@@ -160,24 +157,6 @@ def test_the_greatest_looks_at_every_element(n: int, flags: tuple[str, ...]) -> 
 def test_a_sum_as_torchs_has_its_very_bits(n: int, flags: tuple[str, ...]) -> None:
     x = torch.rand(3, n)
     assert cpp.load(ROUND, flags=flags).sum_as_torch(x, n) == x.sum(-1)[0].item()
-
-
-@pytest.mark.parametrize("columns", [1, 2, 3, 4, 7, 8, 9, 31, 32, 33, 40, 63, 100, 196, 257])
-@pytest.mark.parametrize("matrices", [1, 5])
-def test_a_sum_over_another_dimension_has_torchs_very_bits(
-    matrices: int, columns: int, flags: tuple[str, ...]
-) -> None:
-    lib, threads = cpp.load(ROUND, flags=flags), torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for rows in (1, 2, 3, 4, 7, 8, 17, 63, 64, 65, 197, 256, 300, 1025, 4099):
-            x, out = torch.randn(matrices, rows, columns) + 0.3, torch.empty(matrices, columns)
-            lib.column_sums(x, out, matrices, rows, columns)
-            assert torch.equal(out, x.sum(1)), rows
-            if matrices == 1:
-                assert torch.equal(out[0], x[0].sum(0)), rows
-    finally:
-        torch.set_num_threads(threads)
 
 
 def test_a_register_has_the_documented_number_of_lanes(flags: tuple[str, ...]) -> None:

@@ -538,44 +538,6 @@ inline float sum_as_torch(int64_t n, const float* x) {
   for (int c = 0; c < 8; c++) total += eight[c];
   return total;
 }
-// Returns the sum of term(0), ..., term(n - 1), in each lane in the order of one of torch's chains.
-template <class F> inline vec chain_as_torch(int64_t n, F term) {
-  vec acc[4] = {};
-  int64_t i = 0, power = n > 2 ? (64 - __builtin_clzll(n - 1)) / 4 : 0, level = power > 4 ? power : 4;
-  while (i + (int64_t(1) << level) <= n) {
-    for (int64_t end = i + (int64_t(1) << level); i < end; i++) acc[0] += term(i);
-    for (int j = 1; j < 4; j++) {
-      acc[j] += acc[j - 1];
-      acc[j - 1] = vec{};
-      if (i & (((int64_t(1) << level) - 1) << (j * level))) break;
-    }
-  }
-  for (; i < n; i++) acc[0] += term(i);
-  return acc[0] + acc[1] + acc[2] + acc[3];
-}
-// Sets y[j] to the sum of x[i * columns + j] over the rows i, with the bits of torch.sum over the first dimension of a
-// contiguous float32 matrix on one thread. Of a middle dimension, each index before it has such a matrix. torch adds the
-// columns that fill whole groups in one chain, and each of the others in four.
-inline void sum_as_torch(int64_t rows, int64_t columns, const float* x, float* y) {
-  if (columns == 1 && rows >= 8) {
-    *y = sum_as_torch(rows, x);
-    return;
-  }
-  int64_t group = columns >= 8 ? 32 : 4, grouped = columns / group * group;
-  for (int64_t j = 0, count; j < columns; j += count) {
-    int64_t end = j < grouped ? grouped : columns;
-    count = end - j < L ? end - j : L;
-    auto row = [&](int64_t i) { return load(x + i * columns + j, count); };
-    if (j < grouped) {
-      store(y + j, chain_as_torch(rows, row), count);
-      continue;
-    }
-    vec chains[4];
-    for (int c = 0; c < 4; c++) chains[c] = chain_as_torch(rows / 4, [&](int64_t i) { return row(i * 4 + c); });
-    for (int64_t i = rows / 4 * 4; i < rows; i++) chains[0] += row(i);
-    store(y + j, chains[0] + chains[1] + chains[2] + chains[3], count);
-  }
-}
 
 }  // namespace pb
 
