@@ -233,7 +233,8 @@ class Printer:
         if lanes != "1" and self._moved(store):
             assert store.value.access is not None
             return f"move({place}, {self._address(store.value.access)}, {lanes});"
-        if lanes != "1" and self._tiled(store.access) and int(self.nest.sizes[self.nest.sweep[-1]]) >= REGISTER:
+        fills = int(self.nest.sizes[self.nest.sweep[-1]]) >= REGISTER  # a part of a register is slower than a scatter
+        if lanes != "1" and fills and self._tiled(store.access):
             return f"{self._tile(store.access, written=True)} = {self._name(store.value)};"
         if step in (0, 1) or lanes == "1":
             write = "pb::store" if store.value.kind == Kind.REAL else "write"

@@ -29,6 +29,9 @@ def c_type(dtype: torch.dtype, generic: torch.dtype | None = None) -> str:
 REGISTER = 8
 """The number of lanes of a register that schedules assume."""
 
+LEAST_TILE = 3
+"""The fewest floats in a row that are read in tiles. Two are gathered."""
+
 TO_DOUBLES = "__builtin_convertvector({0}, doubles)"
 SQUARED_DISTANCE = "({0} - {1}) * ({0} - {1})"
 """Texts of expressions that a sum of doubles computes in registers of its own."""
@@ -292,8 +295,8 @@ def accesses(stores: tuple[Store, ...]) -> list[Access]:
 
 
 def crosses(access: Access, sizes: Sequence[int], lane: int, along: int) -> bool:
-    """Return True for floats that lie apart along ``lane``, and in a row along a loop that fills a register."""
+    """Return True for floats that lie apart along ``lane``, and in a row, which is long enough, along a loop."""
     if access.buffer is None or access.strides or kind_of(access.buffer.dtype) != Kind.REAL:
         return False
     steps = access.at.steps
-    return 3 * int(sizes[along]) >= REGISTER and bool(steps[along] == 1) and steps[lane] not in (0, 1)
+    return int(sizes[along]) >= LEAST_TILE and bool(steps[along] == 1) and steps[lane] not in (0, 1)

@@ -27,8 +27,7 @@ template <class V> struct Sum {
 // Adds floats, or their squared distances to `mean`, as doubles.
 template <bool SQUARED> struct InDoubles {
   pb::dvec mean[2] = {}, sums[2] = {};
-  InDoubles() {}
-  InDoubles(const doubles& x) { std::memcpy(mean, &x, sizeof x); }
+  InDoubles(const doubles& x = doubles{}) { std::memcpy(mean, &x, sizeof x); }
   void add(vec x) {
     typename pb::Floats<pb::L / 2>::type halves[2];
     std::memcpy(halves, &x, sizeof x);
@@ -39,10 +38,8 @@ template <bool SQUARED> struct InDoubles {
   }
   void add(vec x, All) { add(x); }
   void add(vec x, int64_t lanes) {
-    for (int64_t i = 0; i < lanes; i++) {
-      double d = x[i] - mean[0][0];
-      sums[0][0] += SQUARED ? d * d : d;
-    }
+    double first = mean[0][0];
+    for (int64_t i = 0; i < lanes; i++) sums[0][0] += SQUARED ? (x[i] - first) * (x[i] - first) : x[i];
   }
   doubles lanes() const {
     doubles x;

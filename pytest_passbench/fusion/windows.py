@@ -94,9 +94,9 @@ def adaptive(call: Call) -> Loops:
 @rule("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d", loops=adaptive)
 def _adaptive_pool(lowering: Lowering, call: Call, _index: Index) -> Expression:
     value, rank, loops = call.arguments["self"], _rank(call), len(lowering.loops.sizes)
-    images, results = value.sizes[-rank:], call.results[0].sizes[-rank:]
-    if all(size % new == 0 for size, new in zip(images, results, strict=True)):  # and no window overlaps another
-        kernel = [size // new for size, new in zip(images, results, strict=True)]
+    parts = [divmod(size, new) for size, new in zip(value.sizes[-rank:], call.results[0].sizes[-rank:], strict=True)]
+    if all(rest == 0 for _size, rest in parts):  # and no window overlaps another
+        kernel = [size for size, _rest in parts]
         x = _read(lowering, value, kernel, kernel, [1] * rank)
         if "max" in call.name:
             return lowering.reduce("greatest", x)

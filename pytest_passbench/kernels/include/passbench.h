@@ -187,7 +187,6 @@ inline void store_floats(float* p, vec x, int64_t count) {  // a masked store ta
 }
 #endif
 
-
 template <class T> using packed = std::conditional_t<std::is_same_v<T, float>, vec, hvec>;
 
 template <class T> inline vec load(const T* p) {
