@@ -109,12 +109,12 @@ class Printer:
         row = math.prod(nest.sizes[d] for d in nest.sweep)
         return x.text == "total" and nest.sweep == (nest.lane,) and not nest.vertical and row <= LONGEST_ROW
 
-    @staticmethod
-    def _floats(x: Expression) -> Expression | None:
+    def _floats(self, x: Expression) -> Expression | None:
         """Return the floats that a sum adds as doubles, or adds the squared distances of; None for other sums."""
-        term = x.operands[0]
-        first = term.operands[0] if term.text == SQUARED_DISTANCE else term
-        return first.operands[0] if x.text == "sum" and first.text == TO_DOUBLES else None
+        first, *mean = x.operands[0].operands if x.operands[0].text == SQUARED_DISTANCE else x.operands[:1]
+        if x.text != "sum" or first.text != TO_DOUBLES or any(map(self._full, mean)):
+            return None
+        return first.operands[0] if first.operands[0].kind == Kind.REAL else None  # whole numbers have the same cast
 
     def _reducer(self, x: Expression) -> str:
         if self._floats(x):

@@ -212,6 +212,13 @@ def assert_equal(function: Callable[..., Any], inputs: Any, exact: bool) -> None
         assert torch.allclose(mine, wanted, rtol, atol, equal_nan=True), message
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_a_variance_in_doubles_is_that_of_numbers_of_any_kind(dtype: torch.dtype, dim: int) -> None:
+    x = (torch.randn(19, 37, generator=torch.Generator().manual_seed(1)) * 50).to(dtype)
+    assert_equal(lambda x: (x.double().var(dim), x.double().std(dim, correction=0)), [x], exact=False)
+
+
 @pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("name", [*EXACT, *NEAR])
 def test_a_rule_answers_as_eager(name: str, examples: int) -> None:
