@@ -16,7 +16,7 @@ void rows(F f, Y* out, int64_t n0, int64_t n1, int64_t n2, int64_t n3, int64_t d
   for (int64_t i = 0; i < n0; i++) for (int64_t j = 0; j < n1; j++) for (int64_t k = 0; k < n2; k++)
     for (int64_t l = 0; l < n3; l++, out += d) {
       float top = pb::map_greatest(d, r, f, (x.at + i * x.s.i + j * x.s.j + k * x.s.k + l * x.s.l)...);
-      float inverse = 1 / pb::map_sum(d, r, [=](vec a) { return pb::exp_normal(a - top); }, r);
+      float inverse = 1 / pb::map_sum(d, r, [=](vec a) { return pb::exp_nonpositive(a - top); }, r);
       pb::map(d, out, [=](vec a) { return a * inverse; }, r);
     }
 }

@@ -44,7 +44,7 @@ RESERVED = frozenset({
     "at", "inside", "row", "first", "tl", "triton", "T", "BLOCK", "HEIGHT", *HELPERS,
 })  # fmt: skip
 """Names that registers and pointers cannot have, in C++ or in Triton."""
-REDUCERS = {"sum": "Sum", "total": "Sum", "chain": "Chain", "lanes": "Lanes", "greatest": "Greatest"}
+REDUCERS = {"sum": "Sum", "total": "Sum", "chain": "Chain", "greatest": "Greatest"}
 
 
 class Printer:
@@ -124,8 +124,9 @@ class Printer:
             return f"Ordered r{x.number}{{terms{x.number}.data}};"
         if x.text == "total" and self.nest.vertical and len(self.nest.sweep) == 1:
             return f"Cascade<{x.kind}> r{x.number};"
-        if x.text == "lanes T":
-            return f"std::conditional_t<std::is_same_v<T, float>, Sum<{x.kind}>, Lanes<{x.kind}>> r{x.number};"
+        if x.text.startswith("lanes "):
+            apart = "!std::is_same_v<T, float>" if x.text == "lanes T" else x.text.split()[1]
+            return f"{'LanesOfRows' if self.nest.vertical else 'Lanes'}<{apart}> r{x.number};"
         if x.text == "chain" and self.generic is not None:
             return f"std::conditional_t<std::is_same_v<T, pb::f16>, Chain<{x.kind}>, Sum<{x.kind}>> r{x.number};"
         if x.text.startswith("mean "):

@@ -2,22 +2,20 @@
 
 REDUCER_TYPES = {
     "Sum": """\
-// Joins the values of a row. It adds 128 values at a time, so that long rows lose no accuracy, to two sums
-// in turn: an addition waits for the one before.
+// Joins the values of a row. It adds 128 values at a time, so that long rows lose no accuracy.
 template <class V> struct Sum {
-  V all{}, next{}, last{};
+  V all{}, next{};
   int count = 0;
   void add(V x) {
-    if constexpr (std::is_same_v<V, vec>) x += next, next = last, last = x;
-    else next += x;  // it has no register of its own, so that moves are slow
-    if (++count == 128) { all += next + last; next = last = V{}; count = 0; }
+    next += x;
+    if (++count == 128) { all += next; next = V{}; count = 0; }
   }
   void add(V x, All) { add(x); }
   void add(V x, int64_t lanes) { add(part(x, lanes, V{})); }
-  V lanes() const { return all + (next + last); }
+  V lanes() const { return all + next; }
   V row() const {
     V x = lanes();
-    if constexpr (std::is_same_v<V, vec>) return pb::all(pb::total(x));
+    if constexpr (std::is_same_v<V, vec>) return pb::fold(x, [](vec a, vec b) { return a + b; });
     for (int i = 1; i < pb::L; i++) x[0] += x[i];
     return V{} + x[0];
   }
@@ -72,24 +70,42 @@ template <class V> struct Cascade {
 };
 """,
     "Lanes": """\
-// Adds a row as torch's softmax of halves does: in the lanes of a register, these in pairs, and then the terms left.
-template <class V> struct Lanes {
-  V sums[pb::L]{}, left[pb::L];
+// Adds a row as torch's softmax does: in the lanes of a register, and these in pairs. The terms left are added one by
+// one (APART, for halves), or in the first lanes (for floats) if there is a whole register.
+template <bool APART> struct Lanes {
+  vec all{}, left{};
   int64_t count = 0;
-  void add(V x, All) { sums[0] += x; }
-  void add(V x, int64_t lanes) { left[0] = x, count = lanes; }
-  V row() const {
-    float x = pb::total(sums[0]);
-    for (int64_t i = 0; i < count; i++) x += left[0][i];
-    return pb::all(x);
+  bool whole = false;
+  void add(vec x, All) { all += x, whole = true; }
+  void add(vec x, int64_t lanes) {
+    if (APART) left = x, count = lanes;
+    else if (whole) all += part(x, lanes, vec{});
+    else for (int64_t i = 0; i < lanes; i++) all[0] += x[i];
   }
-  void add(V x) {  // the lanes have rows of their own
+  vec row() const {
+    vec x = pb::fold(all, [](vec a, vec b) { return a + b; });
+    for (int64_t i = 0; i < count; i++) x += left[i];
+    return x;
+  }
+};
+""",
+    "LanesOfRows": """\
+// Adds rows of which each has a lane, in the same order as those that lie along registers.
+template <bool APART> struct LanesOfRows {
+  vec sums[pb::L]{}, left[pb::L];
+  int64_t count = 0;
+  void add(vec x) {
     left[count++ % pb::L] = x;
-    if (count % pb::L == 0) for (int i = 0; i < pb::L; i++) sums[i] += left[i];
+    if (count % pb::L == 0) join(pb::L);
   }
-  V lanes() {
+  void join(int64_t terms) {
+    for (int i = 0; i < terms; i++) sums[i] += left[i];
+  }
+  vec lanes() {
+    int64_t rest = count % pb::L;
+    if (!APART && count >= pb::L) join(rest), rest = 0;
     for (int half = pb::L / 2; half; half /= 2) for (int i = 0; i < half; i++) sums[i] += sums[i + half];
-    for (int64_t i = 0; i < count % pb::L; i++) sums[0] += left[i];
+    for (int64_t i = 0; i < rest; i++) sums[0] += left[i];
     return sums[0];
   }
 };
@@ -250,7 +266,7 @@ template <> struct Greatest<vec> {  // compares with four values in turn, since 
   void add(vec x, int64_t lanes) { add(part(x, lanes, next)); }
   vec lanes() const { return greater(greater(next, second), greater(third, last)); }
   vec row() const {
-    return pb::all(pb::fold(lanes(), [](auto a, auto b) { return greater(a, b); }));
+    return pb::fold(lanes(), greater<vec>);
   }
 };
 """,

@@ -157,18 +157,18 @@ def _any(lowering: Lowering, call: Call, _index: Index) -> Expression:
 
 
 def _order(lowering: Lowering, call: Call) -> str:
-    """Return the order in which a row's exponentials are added: eager's in half precision, in which it shows."""
+    """Return the order in which a row's exponentials are added: eager's, which shows in what is rounded afterwards."""
     value, dim = call.arguments["self"], call.arguments["dim"]
     if call.name != "_softmax" or not value.sizes or dim % len(value.sizes) != len(value.sizes) - 1:
         return "sum"
-    return "lanes T" if value.dtype == lowering.generic else "lanes" if value.dtype in HALVES else "sum"
+    return "lanes T" if value.dtype == lowering.generic else "lanes true" if value.dtype in HALVES else "lanes false"
 
 
 @rule("_softmax", "_log_softmax", loops=along)
 def _softmax(lowering: Lowering, call: Call, _index: Index) -> Expression:
     x = _input(lowering, call.arguments["self"])
     distance = lowering.apply("{0} - {1}", x, lowering.reduce("greatest", x))
-    power = lowering.apply("pb::exp_normal({0})", distance)
+    power = lowering.apply("pb::exp_nonpositive({0})", distance)
     total = lowering.reduce(_order(lowering, call), power)
     if call.name == "_log_softmax":
         return lowering.apply("{0} - pb::log({1})", distance, total)

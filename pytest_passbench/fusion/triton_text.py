@@ -14,7 +14,7 @@ DTYPES = {
 }  # fmt: skip
 """Triton's dtypes by the C++ types of elements."""
 INLINE = {
-    "pb::sqrt": "tl.sqrt({0})", "pb::exp": "tl.exp({0})", "pb::exp_normal": "tl.exp({0})",
+    "pb::sqrt": "tl.sqrt({0})", "pb::exp": "tl.exp({0})", "pb::exp_nonpositive": "tl.exp({0})",
     "pb::log": "tl.log({0})", "pb::erf": "tl.erf({0})", "pb::sin": "tl.sin({0})", "pb::cos": "tl.cos({0})",
     "pb::abs": "tl.abs({0})", "pb::relu": "tl.where({0} < 0, 0.0, {0})",
     "pb::sigmoid": "(1.0 / (1.0 + tl.exp(-{0})))", "pb::silu": "({0} / (1.0 + tl.exp(-{0})))",

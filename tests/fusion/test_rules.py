@@ -302,12 +302,14 @@ def test_a_norm_that_adds_in_the_order_of_eager_has_the_bits_of_eager(name: str,
 
 
 @pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() != "AVX2", reason="eager was compared on AVX2 alone")
-@pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("width", [5, 20, 50, 197, 256, 577])
-def test_a_softmax_of_halves_has_the_bits_of_eager_but_for_rare_exponentials(width: int, dtype: torch.dtype) -> None:
+def test_a_softmax_has_the_bits_of_eager_but_for_rare_exponentials(width: int, dtype: torch.dtype) -> None:
+    """A last bit of float32 shows in half precision if a product of halves follows."""
     x = (torch.randn(4096, width, generator=torch.Generator().manual_seed(0)) * 2).to(dtype)
     fused, eager = kernel(torch.nn.Softmax(-1), [x])(x), x.softmax(-1)
-    assert (fused != eager).float().mean() < 1e-4 / (8 if dtype == torch.bfloat16 else 1)
+    limits = {torch.float32: 5e-3, torch.float16: 1e-4, torch.bfloat16: 1e-4 / 8}
+    assert (fused != eager).float().mean() < limits[dtype]
 
 
 HALF_NORMS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {

@@ -111,22 +111,25 @@ def test_functions_of_all_halves_have_eagers_bits(dtype: torch.dtype, function: 
     torch.testing.assert_close(kernel(function, [x])(x), function(x), rtol=0, atol=0, equal_nan=True)
 
 
-def test_a_normal_exponential_is_the_other_one_without_subnormal_results(flags: tuple[str, ...]) -> None:
+def test_normal_exponentials_are_the_other_one_without_subnormal_results(flags: tuple[str, ...]) -> None:
     text = """
     #include "passbench.h"
-    extern "C" void both(const float* x, float* all, float* normal, int64_t n) {
+    extern "C" void three(const float* x, float* all, float* normal, float* nonpositive, int64_t n) {
       pb::map(n, all, [](pb::vec a) { return pb::exp(a); }, x);
       pb::map(n, normal, [](pb::vec a) { return pb::exp_normal(a); }, x);
+      pb::map(n, nonpositive, [](pb::vec a) { return pb::exp_nonpositive(a); }, x);
     }
     """
     nan, inf = float("nan"), float("inf")
     special = torch.tensor([nan, inf, -inf, 88.7, 88.8, -87.3, -87.4, -100.0, -104.1, 1e30, -1e30])
     x = torch.cat([torch.linspace(-110, 95, 9001), special])
-    whole, normal = torch.empty_like(x), torch.empty_like(x)
-    cpp.load(text, flags=flags).both(x, whole, normal, x.numel())
+    whole, normal, nonpositive = torch.empty_like(x), torch.empty_like(x), torch.empty_like(x)
+    cpp.load(text, flags=flags).three(x, whole, normal, nonpositive, x.numel())
     subnormal = (whole > 0) & (whole < torch.finfo(torch.float32).tiny)
     assert subnormal.any()
     torch.testing.assert_close(normal, whole.masked_fill(subnormal, 0), rtol=0, atol=0, equal_nan=True)
+    covered = ~(x > 0)
+    torch.testing.assert_close(nonpositive[covered], normal[covered], rtol=1.3e-7, atol=0, equal_nan=True)
 
 
 @AVX2

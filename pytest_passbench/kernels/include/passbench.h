@@ -291,29 +291,36 @@ template <class V, class C, class... Rest> inline V poly(V x, C c, Rest... rest)
 }
 
 // The coefficients here and below are this project's weighted minimax fits (Lawson's iteration, Chebyshev nodes).
-struct Reduced { vec k, r, em1; };  // x = k ln 2 + r, em1 = e^r - 1
+constexpr int32_t ONE = 0x3f800000;  // the bits of 1
+struct Reduced { vec k, em1; ivec power; };  // x = k ln 2 + r, em1 = e^r - 1, power: k in the place of an exponent
 inline Reduced reduce_exp(vec x) {
-  constexpr float magic = 0x1.8p23f;  // adding it rounds to an integer
-  vec k = fma(x, all(1.44269504f), all(magic)) - magic;
+  constexpr float magic = 0x1.8p23f;  // adding it rounds to an integer, which is in the last bits of the sum
+  vec shifted = fma(x, all(1.44269504f), all(magic)), k = shifted - magic;
   vec r = fma(k, all(-0x1.7f7d1cp-20f), fma(k, all(-0x1.62e4p-1f), x));  // ln 2 in two parts, the first exact times k
   vec q = poly(r, 0.5f, 0.166666657f, 0.041666463f, 0.00833357032f, 0.0013935084f, 0.000197402755f);
-  return {k, r, fma(r * r, q, r)};
+  return {k, fma(r * r, q, r), bits<ivec>(shifted) << 23};
 }
 inline vec power_of_two(vec k) {  // for k in [-126, 127]
-  return bits<vec>((__builtin_convertvector(k, ivec) + 127) << 23);
+  return bits<vec>((__builtin_convertvector(k, ivec) << 23) + ONE);
 }
 constexpr float LOG_LEAST = -0x1.5d589ep6f;  // the logarithm of the least normal number
 // The exponential, but 0 where it is below the least normal number, as in torch's softmax.
 inline vec exp_normal(vec x) {
-  auto [k, r, em1] = reduce_exp(x);
-  vec y = bits<vec>(bits<ivec>(em1 + 1) + (bits<ivec>(k + 0x1.8p23f) << 23));  // k is in the last bits of that sum
+  auto [k, em1, power] = reduce_exp(x);
+  vec y = bits<vec>(bits<ivec>(em1 + 1) + power);
   y = x < LOG_LEAST ? vec{} : y;
   return x < 0x1.62e43p6f ? y : x + __builtin_inff();
+}
+// The same for x <= 0 or NaN, in less time.
+inline vec exp_nonpositive(vec x) {
+  auto [k, em1, power] = reduce_exp(x);
+  vec scale = bits<vec>(power + ONE);
+  return x < LOG_LEAST ? vec{} : fma(em1, scale, scale);
 }
 inline vec exp_anywhere(vec x) {
   auto zero = x < -104;  // such as masked scores. Results that underflow take a processor 20 times as long
   x = x > 90 ? all(90) : zero ? vec{} : x;
-  auto [k, r, em1] = reduce_exp(x);
+  auto [k, em1, power] = reduce_exp(x);
 #ifdef __AVX512F__
   vec y, m = em1 + 1;
   asm("vscalefps %2, %1, %0" : "=v"(y) : "v"(m), "v"(k));
@@ -331,21 +338,31 @@ inline vec exp(vec x) {
   return exp_anywhere(x);
 }
 inline vec expm1_within(vec x) {  // for |x| < 87
-  auto [k, r, em1] = reduce_exp(x);
-  vec scale = power_of_two(k);
+  auto [k, em1, power] = reduce_exp(x);
+  vec scale = bits<vec>(power + ONE);
   return fma(em1, scale, scale - 1);
 }
 inline vec expm1(vec x) { return x > 87 ? exp(x) : expm1_within(x < -20 ? all(-20) : x); }
+// The logarithm of (1 + f) 2^k, for f from sqrt(1/2) - 1 to sqrt(2) - 1.
+inline vec log_reduced(vec f, vec k) {
+  vec s = f * f;
+  vec odd = poly(s, -0.250000096f, -0.166679958f, -0.124055891f, -0.116756512f);
+  vec p = fma(f, odd, poly(s, 0.333333126f, 0.200021187f, 0.142195523f, 0.11888163f, 0.0674663827f));
+  return k * 0x1.62e4p-1f + (f + (s * (f * p - 0.5f) + k * 0x1.7f7d1cp-20f));
+}
+constexpr int32_t SQRT_HALF = 0x3f3504f3;  // the bits of sqrt(1/2)
 inline vec log(vec x) {
   auto tiny = x < 0x1p-126f;
-  ivec u = bits<ivec>(tiny ? x * 0x1p24f : x) - 0x3f3504f3;  // 0x3f3504f3: sqrt(1/2)
+  ivec u = bits<ivec>(tiny ? x * 0x1p24f : x) - SQRT_HALF;
   vec k = __builtin_convertvector(u >> 23, vec) - (tiny ? all(24) : vec{});
-  vec f = bits<vec>((u & 0x7fffff) + 0x3f3504f3) - 1;
-  vec p = poly(f, 0.333333126f, -0.250000096f, 0.200021187f, -0.166679958f, 0.142195523f, -0.124055891f, 0.11888163f,
-               -0.116756512f, 0.0674663827f);
-  vec y = k * 0x1.62e4p-1f + (f + (f * f * (f * p - 0.5f) + k * 0x1.7f7d1cp-20f));
+  vec y = log_reduced(bits<vec>((u & 0x7fffff) + SQRT_HALF) - 1, k);
   y = x == 0 ? all(-__builtin_inff()) : x < 0 ? all(__builtin_nanf("")) : y;
   return x < __builtin_inff() ? y : x;
+}
+inline vec log1p_within(vec x) {  // for 0 <= x < 2^126, or NaN
+  ivec u = bits<ivec>(x + 1) - SQRT_HALF;
+  vec scale = bits<vec>(ONE - (u & ~0x7fffff));  // 2^-k. Where scale - 1 is rounded, the sum's k ln 2 is far larger
+  return log_reduced(fma(x, scale, scale - 1), __builtin_convertvector(u >> 23, vec));
 }
 inline vec log1p(vec x) {
   vec w = x + 1, lost = x - (w - 1);
@@ -424,14 +441,14 @@ inline vec silu(vec x) { return x / (1 + exp_normal(-x)); }
 inline vec gelu(vec x) {  // erf by formula 7.1.26 of Abramowitz and Stegun (1964), to within 1.5e-7, as eager has it here
   vec z = x * 0.707106781f, t = 1 / fma(abs(z), all(0.3275911f), all(1));
   vec p = poly(t, 0.254829592f, -0.284496736f, 1.421413741f, -1.453152027f, 1.061405429f);
-  vec y = fma(-(exp_normal(-(z * z)) * t), p, all(1));
+  vec y = fma(-(exp_nonpositive(-(z * z)) * t), p, all(1));
   return 0.5f * x * (1 + bits<vec>(bits<ivec>(y) ^ (bits<ivec>(z) & INT32_MIN)));
 }
 inline vec gelu_tanh(vec x) {
   vec inner = 0.797884561f * (x + 0.044715f * (x * x * x));
   return 0.5f * x * (1 + tanh(inner));
 }
-inline vec softplus(vec x) { return x > 20 ? x : log1p(exp(x)); }
+inline vec softplus(vec x) { return x > 20 ? x : log1p_within(exp(min(all(20), x))); }
 
 // ---- loops over n elements
 
@@ -445,21 +462,18 @@ template <class Y, class F, class... X> inline void map(int64_t n, Y* y, F f, co
 template <int N> struct Floats {
   typedef float type __attribute__((vector_size(4 * N)));
 };
-template <int N = L, class Join> inline float fold(typename Floats<N>::type x, Join join) {
-  if constexpr (N == 1) {
-    return x[0];
-  } else {
-    typename Floats<N / 2>::type half[2];
-    std::memcpy(half, &x, sizeof x);
-    return fold<N / 2>(join(half[0], half[1]), join);
-  }
+// Returns all lanes of x joined, in every lane. Without single floats, which GCC compares by jumps.
+template <int Apart = L / 2, class Join> inline vec fold(vec x, Join join) {
+  ivec other;
+  for (int i = 0; i < L; i++) other[i] = i ^ Apart;
+  x = join(x, __builtin_shuffle(x, other));
+  if constexpr (Apart > 1) return fold<Apart / 2>(x, join);
+  return x;
 }
 inline float total(vec x) {
-  return fold(x, [](auto a, auto b) { return a + b; });
+  return fold(x, [](vec a, vec b) { return a + b; })[0];
 }
-inline float greatest(vec x) {
-  return fold(x, [](auto a, auto b) { return a > b ? a : b; });
-}
+inline float greatest(vec x) { return fold(x, max)[0]; }
 
 // Joins f(x[i]...) by `join` into one vector, beginning with `start`. Lanes after the end count as `start`.
 // Each value is also stored in y (or `nowhere`). It is joined before the store rounds it.
