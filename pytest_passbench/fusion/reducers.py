@@ -143,7 +143,7 @@ template <class V, class T> struct Moments {
     for (int k = 0; k < K; k++) {
       C d = mean[k] - to.mean[k], product = part * d;
       to.mean[k] += product;
-      to.squares[k] = pb::fma(product * before, d, to.squares[k] + squares[k]);
+      to.squares[k] = pb::fma(d * before, product, to.squares[k] + squares[k]);
     }
     to.n += n;
   }

@@ -258,9 +258,11 @@ def by_group(call: Call) -> Loops:
 def _group_norm(lowering: Lowering, call: Call, index: Index) -> Expression:
     x = _input(lowering, call.arguments["input"])
     mean, variance = _moments_in_order(lowering, x, call.arguments["input"].dtype)
-    weight, bias = _parameters(lowering, call, index[1:2], "weight", "bias")
     # eager adds eps and takes the root in double
     inverse = lowering.apply(f"inverse_root({{0}}, {double_text(call.arguments['eps'])})", variance)
+    if call.arguments["weight"] is None and call.arguments["bias"] is None:
+        return lowering.apply("({0} - {1}) * {2}", x, mean, inverse)
+    weight, bias = _parameters(lowering, call, index[1:2], "weight", "bias")
     scale = lowering.apply("{0} * {1}", inverse, weight)
     offset = lowering.apply("fused(-{1}, {2}, {0})", bias, mean, scale)
     return lowering.apply("fused({0}, {1}, {2})", x, scale, offset)
