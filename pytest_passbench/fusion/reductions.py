@@ -157,7 +157,7 @@ def _any(lowering: Lowering, call: Call, _index: Index) -> Expression:
 
 
 def _order(lowering: Lowering, call: Call) -> str:
-    """Return the order in which a row's exponentials are added: eager's, which shows in what is rounded afterwards."""
+    """Return the order in which a row's exponentials are added: eager's, which shows once results are rounded."""
     value, dim = call.arguments["self"], call.arguments["dim"]
     if call.name != "_softmax" or not value.sizes or dim % len(value.sizes) != len(value.sizes) - 1:
         return "sum"

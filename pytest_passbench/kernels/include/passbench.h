@@ -290,8 +290,8 @@ template <class V, class C, class... Rest> inline V poly(V x, C c, Rest... rest)
   return fma(poly(x, rest...), x, V{} + c);
 }
 
-// The coefficients here and below are this project's weighted minimax fits (Lawson's iteration, Chebyshev nodes).
 constexpr int32_t ONE = 0x3f800000;  // the bits of 1
+// The coefficients here and below are this project's weighted minimax fits (Lawson's iteration, Chebyshev nodes).
 struct Reduced { vec k, em1; ivec power; };  // x = k ln 2 + r, em1 = e^r - 1, power: k in the place of an exponent
 inline Reduced reduce_exp(vec x) {
   constexpr float magic = 0x1.8p23f;  // adding it rounds to an integer, which is in the last bits of the sum
