@@ -2,17 +2,19 @@
 
 REDUCER_TYPES = {
     "Sum": """\
-// Joins the values of a row. It adds 128 values at a time, so that long rows lose no accuracy.
+// Joins the values of a row. It adds 128 values at a time, so that long rows lose no accuracy, to two sums
+// in turn: an addition waits for the one before.
 template <class V> struct Sum {
-  V all{}, next{};
+  V all{}, next{}, last{};
   int count = 0;
   void add(V x) {
-    next += x;
-    if (++count == 128) { all += next; next = V{}; count = 0; }
+    if constexpr (std::is_same_v<V, vec>) x += next, next = last, last = x;
+    else next += x;  // it has no register of its own, so that moves are slow
+    if (++count == 128) { all += next + last; next = last = V{}; count = 0; }
   }
   void add(V x, All) { add(x); }
   void add(V x, int64_t lanes) { add(part(x, lanes, V{})); }
-  V lanes() const { return all + next; }
+  V lanes() const { return all + (next + last); }
   V row() const {
     V x = lanes();
     if constexpr (std::is_same_v<V, vec>) return pb::fold(x, [](vec a, vec b) { return a + b; });
