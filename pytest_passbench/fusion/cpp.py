@@ -129,6 +129,8 @@ class Printer:
             return f"{'LanesOfRows' if self.nest.vertical else 'Lanes'}<{apart}> r{x.number};"
         if x.text == "chain" and self.generic is not None:
             return f"std::conditional_t<std::is_same_v<T, pb::f16>, Chain<{x.kind}>, Sum<{x.kind}>> r{x.number};"
+        if x.text == "greatest number":
+            return f"GreatestOf<pb::max> r{x.number};"
         if x.text.startswith("mean "):
             return f"Moments<{'vec' if self.nest.vertical else 'float'}, {x.text.split()[1]}> r{x.number};"
         return f"{REDUCERS[x.text]}<{x.kind}> r{x.number};"

@@ -244,7 +244,7 @@ template <class V> struct Running {  // the sum so far: of each lane, or along t
   }
 };
 """,
-    "Greatest": """\
+    "Greatest GreatestOf": """\
 template <class V> struct Greatest {
   using E = decltype(V{}[0] + 0);
   V all = V{} + E(std::is_integral_v<E> ? double(INT64_MIN) : -__builtin_inf());
@@ -258,19 +258,19 @@ template <class V> struct Greatest {
     return V{} + x;
   }
 };
-template <> struct Greatest<vec> {  // compares with four values in turn, since a comparison waits for the one before
+// Compares with four values in turn, since a comparison waits for the one before.
+template <vec (*JOIN)(vec, vec)> struct GreatestOf {
   vec next = vec{} - __builtin_inff(), second = next, third = next, last = next;
   void add(vec x) {
-    x = greater(x, next);
+    x = JOIN(x, next);
     next = second, second = third, third = last, last = x;
   }
   void add(vec x, All) { add(x); }
   void add(vec x, int64_t lanes) { add(part(x, lanes, next)); }
-  vec lanes() const { return greater(greater(next, second), greater(third, last)); }
-  vec row() const {
-    return pb::fold(lanes(), greater<vec>);
-  }
+  vec lanes() const { return JOIN(JOIN(next, second), JOIN(third, last)); }
+  vec row() const { return pb::fold(lanes(), JOIN); }
 };
+template <> struct Greatest<vec> : GreatestOf<greater<vec>> {};
 """,
 }
 """The types by their names. A kernel's text has those that it needs, behind the functions of the prelude."""

@@ -167,7 +167,7 @@ def _order(lowering: Lowering, call: Call) -> str:
 @rule("_softmax", "_log_softmax", loops=along)
 def _softmax(lowering: Lowering, call: Call, _index: Index) -> Expression:
     x = _input(lowering, call.arguments["self"])
-    distance = lowering.apply("{0} - {1}", x, lowering.reduce("greatest", x))
+    distance = lowering.apply("{0} - {1}", x, lowering.reduce("greatest number", x))
     power = lowering.apply("pb::exp_nonpositive({0})", distance)
     total = lowering.reduce(_order(lowering, call), power)
     if call.name == "_log_softmax":

@@ -159,7 +159,7 @@ class _TritonPrinter:
         body = ["at = first + tl.arange(0, BLOCK)[None, :]", *self._columns(), *body]
         for x in reductions:
             name, part = self._name(x), self._part(x)
-            body.append(f"{name} = greater({part}, {name})" if x.text == "greatest" else f"{name} += {part}")
+            body.append(f"{name} = greater({part}, {name})" if x.text.startswith("greatest") else f"{name} += {part}")
         body += [self._put(store) for store in full]
         lines += [f"for first in range(0, {size}, BLOCK):", *(f"    {line}" for line in body)]
         return lines + [f"{self._name(x)} = {self._joined(x, self._name(x))}" for x in reductions]
@@ -169,7 +169,7 @@ class _TritonPrinter:
 
     def _joined(self, x: Expression, terms: str) -> str:
         """Return what a block of terms is reduced to along its rows."""
-        if x.text == "greatest":
+        if x.text.startswith("greatest"):
             return f"tl.max({terms}, 1, keep_dims=True)" if x.kind == Kind.WHOLE else f"greatest({terms})"
         size = f" / {_product(self.nest.sizes[d] for d in self.inner)}" if x.text.startswith("mean ") else ""
         return f"tl.sum({terms}, 1, keep_dims=True){size}"
@@ -246,7 +246,7 @@ _DTYPES = {Kind.REAL: "tl.float32", Kind.DOUBLE: "tl.float64", Kind.WHOLE: "tl.i
 
 def _first(x: Expression) -> str:
     """Return what a reduction begins with."""
-    return FIRST[x.kind][x.text == "greatest"]
+    return FIRST[x.kind][x.text.startswith("greatest")]
 
 
 def _product(sizes: Iterable[int]) -> str:
