@@ -208,9 +208,11 @@ def _batch_norm(lowering: Lowering, call: Call, index: Index) -> Expression:
     weight, bias = _parameters(lowering, call, index[1:2], "weight", "bias")
     x = lowering.read(a["input"], index)
     if a.get("training", False):
-        mean, variance = _moments(lowering, x)
+        mean = _mean(lowering, x)
         dtype = (a["weight"] or a["input"]).dtype  # eager stores mean and inverse in the dtype of the parameters
-        variance = lowering.bf16_rounded(variance, dtype)
+        terms = _squares(lowering, x, mean), lowering.size(_count(lowering))
+        ratio = lowering.apply("{0} / {1}", *(lowering.bf16_rounded(term, dtype) for term in terms))
+        variance = lowering.bf16_rounded(ratio, dtype)
         inverse = lowering.apply("1 / pb::sqrt({0} + {1})", variance, a["eps"])
         mean, inverse = lowering.rounded(mean, dtype), lowering.rounded(inverse, dtype)
         scale = lowering.apply("{0} * {1}", inverse, weight)

@@ -316,6 +316,7 @@ HALF_NORMS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "layer_norm": lambda x, w: F.layer_norm(x + 1, (x.shape[-1],), w, w * 0.1),
     "layer_norm across": lambda x, w: F.layer_norm(x.mT.contiguous().mT, (x.shape[-1],), w, w * 0.1, 1e-6),
     "group_norm": lambda x, w: F.group_norm(x.view(2, 6, -1), 2, x[0, :6, 0].abs(), None, 1e-6).relu(),
+    "batch_norm": lambda x, w: F.batch_norm(x, None, None, x[0, :, 0].abs(), training=True),
     "group_norm without weights": lambda x, w: F.group_norm(x.view(2, 6, -1), 2, None, None, 1e-6).relu(),
 }
 
