@@ -127,7 +127,7 @@ class Printer:
         if x.text.startswith("lanes "):
             apart = "!std::is_same_v<T, float>" if x.text == "lanes T" else x.text.split()[1]
             return f"{'LanesOfRows' if self.nest.vertical else 'Lanes'}<{apart}> r{x.number};"
-        if x.text == "chain" and self.generic is not None:
+        if x.text == "chain T":
             return f"std::conditional_t<std::is_same_v<T, pb::f16>, Chain<{x.kind}>, Sum<{x.kind}>> r{x.number};"
         if x.text == "greatest number":
             return f"GreatestOf<pb::max> r{x.number};"

@@ -204,11 +204,11 @@ class Expression:
 
     ``text`` is C++ with ``{0}``, ``{1}`` for the operands, or ``load``, ``sum``, ``greatest`` (NaN, if there is one),
     ``greatest number`` (without NaN). ``total`` is a sum in the order in which ``torch.sum`` adds a row, as far
-    as the loops allow, and ``chain`` one that adds each term in turn. ``lanes true`` is a sum in the order of eager's
-    softmax of halves, ``lanes false`` in that of floats, and ``lanes T`` in that of T. ``mean`` and a C++ type is a
-    mean in the order of torch's norms of that type, ``squares`` the sum of its first operand, the squared distances
-    from that mean. ``varies`` has the dimensions that it depends on, ``depth`` the number of nested reductions below
-    it. ``name`` and ``operator`` are those in the user's graph.
+    as the loops allow, and ``chain`` one that adds each term in turn (``chain T``: if T is float16). ``lanes true``
+    is a sum in the order of eager's softmax of halves, ``lanes false`` of floats, ``lanes T`` of T.
+    ``mean`` and a C++ type is a mean in the order of torch's norms of that type, ``squares`` the sum of its first
+    operand, the squared distances from that mean. ``varies`` has the dimensions that it depends on, ``depth`` the
+    number of nested reductions below it. ``name`` and ``operator`` are those in the user's graph.
     """
 
     number: int

@@ -99,8 +99,11 @@ def _vector_norm(lowering: Lowering, call: Call, _index: Index) -> Expression:
         return lowering.reduce("sum", lowering.apply("pb::abs({0})", x))
     if call.arguments["ord"] != 2:
         raise Unsupported(f"the norm of order {call.arguments['ord']}")
-    # eager adds the squares of float16 one by one, and a row of results shows how their sum was rounded
-    how = "chain" if call.arguments["self"].dtype in (torch.float16, lowering.generic) else "sum"
+    value, reduced = call.arguments["self"], lowering.loops.reduced
+    # eager adds the squares one by one in float16, and if they lie apart. A row of results shows how it rounded sums
+    apart = not any(step == 1 and value.sizes[d] > 1 for d, step in enumerate(value.strides) if d in reduced)
+    in_turn = "chain" if apart or value.dtype == torch.float16 else ""
+    how = in_turn or ("chain T" if value.dtype == lowering.generic else "sum")
     return lowering.apply("pb::sqrt({0})", lowering.reduce(how, lowering.apply("{0} * {0}", x)))
 
 

@@ -181,7 +181,7 @@ def _nest(loops: Loops, stores: tuple[Store, ...]) -> Nest:
     rows = merging.ordered([d for d in range(len(sizes)) if d not in loops.reduced])
     sweep = merging.ordered(sorted(loops.reduced))
     ordered = any(x.text == "total" for x in below(stores))  # it has torch.sum's order only along a row
-    chained = any(x.text == "chain" for x in below(stores))  # it adds a register of rows as fast as one row
+    chained = any(x.text.startswith("chain") for x in below(stores))  # it adds a register of rows as fast as one row
     lanes = rows if chained and any(sizes[d] > 1 for d in rows) else [*rows, *sweep[-1:]]
     weights = {d: merging.weight(d, len(stores), sweep, not ordered) for d in lanes}
     if _window(merging, rows, sweep) and not ordered:

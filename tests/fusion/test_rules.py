@@ -331,6 +331,12 @@ def test_a_norm_of_halves_has_the_bits_of_eager(name: str, dtype: torch.dtype) -
         assert_equal(HALF_NORMS[name], [x * 1.3 + 0.2, w], exact=True)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_norm_of_elements_that_lie_apart_has_the_bits_of_eager(dtype: torch.dtype) -> None:
+    x = torch.randn(9, 60, 400, generator=torch.Generator().manual_seed(1)).to(dtype)
+    assert_equal(lambda x: (x.norm(dim=0), x.norm(dim=1), x.norm(dim=(0, 1))), [x], exact=True)
+
+
 @pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
 def test_the_moments_of_halves_have_the_bits_of_eager(dtype: torch.dtype) -> None:
     """All rows have the same values in another order. What is left behind the bias shows bits that rounding hides."""
